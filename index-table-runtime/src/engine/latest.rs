@@ -38,6 +38,12 @@ impl<T> Latest<T> {
     }
 }
 
+impl<T> Default for Latest<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> From<T> for Latest<T> {
     fn from(value: T) -> Self {
         let latest = Self::new();

@@ -1,6 +1,6 @@
 //! The durability of an open store.
 
-use super::{Engines, Store};
+use super::{Store, engines::Current};
 use crate::engine::{Durability, DurabilityReason, Engine};
 
 impl Store {
@@ -58,9 +58,9 @@ impl Store {
     }
 
     fn durability_with_reason(&self) -> (Durability, Option<DurabilityReason>) {
-        match &self.inner.engines {
-            Engines::One(engine) => engine.durability(),
-            Engines::Several(shards) => {
+        match self.inner.engines.current() {
+            Current::One(engine) => engine.durability(),
+            Current::Several(shards) => {
                 let each = shards.engines().map(Engine::durability);
                 let weakest = each.min_by_key(|(own, _)| strength(*own));
                 // All shards have the same default.

@@ -1,6 +1,11 @@
 //! The engines of a store: one, or one for each shard.
 
-use std::{ops::Deref, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    ops::Deref,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use super::{Inner, Store};
 use crate::{
@@ -11,15 +16,49 @@ use crate::{
     },
     placement::{
         Txn,
-        dispatch::on_each,
+        dispatch::unlikely,
         shards::{self, Shard},
     },
 };
 
 /// The engines of a store.
 pub(crate) enum Engines {
-    One(Arc<engine::Engine>),
+    /// A store with one data file, in memory without shards or on a server. If a store with one data file has grown since, it
+    /// has the shards in `grown`, of which the first has this engine.
+    One {
+        engine: Arc<engine::Engine>,
+        grown: OnceLock<Box<Shards>>,
+    },
     Several(Box<Shards>),
+}
+
+/// The engines that a store has now.
+pub(crate) enum Current<'e> {
+    One(&'e Arc<engine::Engine>),
+    Several(&'e Shards),
+}
+
+/// Calls the same method on the only engine or on the shards; with the name of a type, the value of an `Ok` is wrapped in the
+/// variant of that type.
+macro_rules! on_current {
+    ($engines:expr, $it:ident => $call:expr) => {
+        match $engines.current() {
+            Current::One($it) => $call,
+            Current::Several($it) => {
+                unlikely();
+                $call
+            }
+        }
+    };
+    ($engines:expr, $it:ident => $call:expr, $to:ident) => {
+        match $engines.current() {
+            Current::One($it) => $call.map($to::One),
+            Current::Several($it) => {
+                unlikely();
+                $call.map($to::Several)
+            }
+        }
+    };
 }
 
 /// The shards of a store, each with a store of its own.
@@ -106,24 +145,50 @@ impl Shards {
 
 impl From<engine::Engine> for Engines {
     fn from(engine: engine::Engine) -> Self {
-        Self::One(Arc::new(engine))
+        Self::of(Arc::new(engine))
     }
 }
 
 impl Engines {
-    /// Returns the engine of a store with one data file, in memory without shards or on a server.
-    pub(crate) const fn one(&self) -> Option<&Arc<engine::Engine>> {
+    /// Returns the engines of a store with this engine alone.
+    pub(crate) const fn of(engine: Arc<engine::Engine>) -> Self {
+        Self::One { engine, grown: OnceLock::new() }
+    }
+
+    /// Adds the shards, because the store has grown.
+    pub(crate) fn grow(&self, shards: Box<Shards>) {
+        if let Self::One { grown, .. } = self {
+            let _ = grown.set(shards);
+        }
+    }
+
+    /// Returns the engines that the store has now.
+    #[inline]
+    pub(crate) fn current(&self) -> Current<'_> {
         match self {
-            Self::One(engine) => Some(engine),
-            Self::Several(_) => None,
+            Self::One { engine, grown } => match grown.get() {
+                None => Current::One(engine),
+                Some(shards) => Current::Several(shards),
+            },
+            Self::Several(shards) => Current::Several(shards),
+        }
+    }
+
+    /// Returns the engine of a store with one data file, in memory without shards or on a server.
+    #[inline]
+    pub(crate) fn one(&self) -> Option<&Arc<engine::Engine>> {
+        match self.current() {
+            Current::One(engine) => Some(engine),
+            Current::Several(_) => None,
         }
     }
 
     /// Returns the shards; `None` for one engine.
-    pub(crate) const fn several(&self) -> Option<&Shards> {
-        match self {
-            Self::One(_) => None,
-            Self::Several(shards) => Some(&**shards),
+    #[inline]
+    pub(crate) fn several(&self) -> Option<&Shards> {
+        match self.current() {
+            Current::One(_) => None,
+            Current::Several(shards) => Some(shards),
         }
     }
 
@@ -151,9 +216,9 @@ impl Engines {
 
     /// Returns the LMDB environment, or an error if the store has several shards or is in memory.
     pub(crate) fn on_disk(&self) -> Result<&lmdb::Engine> {
-        match self {
-            Self::One(engine) => engine.on_disk(),
-            Self::Several(_) => Err(Error::NotOffered { what: "copying a sharded store" }),
+        match self.current() {
+            Current::One(engine) => engine.on_disk(),
+            Current::Several(_) => Err(Error::NotOffered { what: "copying a sharded store" }),
         }
     }
 
@@ -169,12 +234,9 @@ impl Engines {
     }
 
     forward! {
-        on_each:
+        on_current:
         /// Begins a read transaction.
         pub(crate) fn read(&self) -> Result<Txn<'_>> as Txn;
-
-        /// Begins a write transaction.
-        pub(crate) fn write(&self) -> Result<Txn<'_>> as Txn;
 
         /// Prepares another run of a closure. This thread must have no transaction. Returns false if the run would
         /// fail in the same way.
@@ -215,19 +277,40 @@ impl Engines {
         ) -> Result<Vec<String>, (Error, Option<Retry>)>;
     }
 
+    /// Begins a write transaction.
+    pub(crate) fn write(&self) -> Result<Txn<'_>> {
+        match self.current() {
+            Current::One(engine) => {
+                let txn = engine.write()?;
+                // The store may have grown while the thread has waited for its turn.
+                match self.several() {
+                    None => Ok(Txn::One(txn)),
+                    Some(shards) => {
+                        drop(txn);
+                        shards.write().map(Txn::Several)
+                    }
+                }
+            }
+            Current::Several(shards) => {
+                unlikely();
+                shards.write().map(Txn::Several)
+            }
+        }
+    }
+
     /// Begins a read transaction that may take its snapshot when it is first used.
     pub(crate) fn read_later(&self) -> Result<Txn<'_>> {
-        match self {
-            Self::One(engine) => engine.read_later().map(Txn::One),
-            Self::Several(shards) => shards.read().map(Txn::Several),
+        match self.current() {
+            Current::One(engine) => engine.read_later().map(Txn::One),
+            Current::Several(shards) => shards.read().map(Txn::Several),
         }
     }
 
     /// Returns a read transaction without a snapshot, in the place of a snapshot that has to end. It is not used to read.
     pub(crate) fn without_snapshot(&self) -> Result<Txn<'_>> {
-        match self {
-            Self::One(engine) => engine.without_snapshot().map(Txn::One),
-            Self::Several(shards) => Ok(Txn::Several(shards.without_snapshot())),
+        match self.current() {
+            Current::One(engine) => engine.without_snapshot().map(Txn::One),
+            Current::Several(shards) => Ok(Txn::Several(shards.without_snapshot())),
         }
     }
 
@@ -240,9 +323,9 @@ impl Engines {
 
     /// Returns the directory or the server of the store, for errors.
     pub(crate) fn location(&self) -> PathBuf {
-        match self {
-            Self::One(engine) => engine.location(),
-            Self::Several(shards) => shards.directory(),
+        match self.current() {
+            Current::One(engine) => engine.location(),
+            Current::Several(shards) => shards.directory(),
         }
     }
 }

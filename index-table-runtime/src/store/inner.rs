@@ -109,11 +109,22 @@ struct WriterState {
 }
 
 impl Inner {
+    /// Returns the state of a store that is not a shard.
     pub(super) fn new(engines: Engines, limit: Limit) -> Self {
+        Self::with_place(engines, limit, 0)
+    }
+
+    /// Returns the state of a shard.
+    pub(super) fn of_shard(engines: Engines, limit: Limit) -> Self {
+        Self::with_place(engines, limit, 1)
+    }
+
+    /// `place` is that of the lock of opening tables among these locks: a thread that opens a table of a sharded store opens it
+    /// in the stores of the shards.
+    fn with_place(engines: Engines, limit: Limit, place: u64) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        // A thread that opens a table of a sharded store opens it in the stores of the shards.
-        let opening = Mutex::numbered(u64::from(engines.several().is_none()), ());
+        let opening = Mutex::numbered(place, ());
         let (writer, tables) = (Mutex::default(), Mutex::default());
         let (opened, signals) = (Arc::default(), Arc::default());
         let (commits, follower) = (Durations::default(), Mutex::default());
@@ -168,6 +179,10 @@ impl Inner {
             Some(before) => before.since,
             None => 0,
         };
+        let orders = OnceLock::new();
+        if self.engines.several().is_some() {
+            let _ = orders.set(Orders::after(last_change));
+        }
         let readable = Readable::new(schema, (&tables, &readable), opened, &self.opened);
         let table = Arc::new(OpenTable {
             schema,
@@ -183,7 +198,7 @@ impl Inner {
                 watchers: Watchers::default(),
                 as_declared: AtomicU64::new(0),
                 archive: Mutex::default(),
-                orders: self.engines.several().map(|_| Orders::after(last_change)),
+                orders,
             }),
             store: self.id,
             opened,

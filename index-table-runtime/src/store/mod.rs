@@ -30,8 +30,8 @@ pub use outcome::TransactionResult;
 pub use readers::Readers;
 pub use sharded::ShardId;
 pub(crate) use sharded::{
-    engine_of, engine_to_change, leave_records, left_copies, name_of_copy, open_added,
-    open_attached, open_copy, open_restored, parts_of, shard_id, shards_of,
+    Growing, MAIN, engine_of, engine_to_change, leave_records, left_copies, name_of_copy,
+    open_added, open_attached, open_copy, open_restored, parts_of, shard_id, shards_of,
 };
 pub(crate) use txn::Unreadable;
 pub use txn::{ReadTxn, Shareable, WriteTxn};

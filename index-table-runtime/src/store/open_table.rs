@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use super::inner::ALL_OPENED;
+use super::inner::{ALL_OPENED, Declared};
 use crate::{
     engine::{Limit, ReadRecords as _, Stamp, list::List},
     locks::Mutex,
@@ -126,6 +126,34 @@ impl OpenTable {
         let open = &self.tables.several()?.in_shard(shard)?.tables;
         let is_own = |own: &&Arc<Self>| own.tables.one().is_some_and(|own| Arc::ptr_eq(own, open));
         self.kept.iter().find(is_own).cloned()
+    }
+
+    /// Accepts the record that the table gets when the store grows, which has its global indexes.
+    pub(crate) fn will_be_global(&self) -> Result<()> {
+        let global = self.rows.distribution.global();
+        if global.is_empty() {
+            return Ok(());
+        }
+        let name = self.schema.name;
+        let mut records = vec![self.record.clone()];
+        records.extend(self.renewed.records.lock().iter().cloned());
+        for record in records {
+            let record = TableRecord::decode(name, &record)?;
+            self.renewed.add(record.grown(self.schema, global).encode(name)?);
+        }
+        Ok(())
+    }
+
+    /// Uses the table through the shards of the store, which has grown. No write transaction is running.
+    pub(crate) fn grow(&self, tables: Tables, declared: Declared) -> Result<()> {
+        let Tables::Several(tables) = tables else {
+            return Err(Error::internal("a grown table that is not in shards"));
+        };
+        for table in declared.kept {
+            self.kept.push(table);
+        }
+        self.tables.grow(tables);
+        Ok(())
     }
 
     /// Keeps the table open in a shard. Returns its databases there.

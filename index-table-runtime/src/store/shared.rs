@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    ptr,
     sync::{Arc, Weak},
 };
 
@@ -44,6 +45,21 @@ pub(super) fn open_shard(
     journal: Option<PlaceInJournal<'_>>,
 ) -> Result<Arc<Inner>> {
     open_with(options, path, journal, true)
+}
+
+/// Returns the options with which an open store was opened.
+pub(super) fn options_of(path: &Path, inner: &Arc<Inner>) -> Result<Options> {
+    let stores = OPEN.lock();
+    let is_own = |open: &&Open| ptr::eq(open.inner.as_ptr(), Arc::as_ptr(inner));
+    let open = stores.get(path).filter(is_own);
+    open.map(|open| open.options.clone()).ok_or_else(|| Error::internal("a store that is not open"))
+}
+
+/// Notes that an open store is a shard of a store that has grown, with another handle.
+pub(super) fn is_shard_now(path: &Path, shard: &Arc<Inner>) {
+    if let Some(open) = OPEN.lock().get_mut(path) {
+        (open.inner, open.is_shard) = (Arc::downgrade(shard), true);
+    }
 }
 
 /// Calls `read` with the store in a directory, which is not written.
@@ -119,7 +135,8 @@ fn open_with(
             Engine::open_shard(options, &path, (journal, shard))?
         }
     };
-    let inner = Arc::new(Inner::new(engine.into(), options.index_queue));
+    let state = if is_shard { Inner::of_shard } else { Inner::new };
+    let inner = Arc::new(state(engine.into(), options.index_queue));
     let file = file_id(&path).ok();
     let open = Open { inner: Arc::downgrade(&inner), options: options.clone(), file, is_shard };
     stores.insert(path, open);

@@ -16,10 +16,7 @@ use crate::{
         schema::{KeyField, KeyForm, Source, TableSchema},
         shard::{Distribution, Span},
     },
-    placement::{
-        Tables,
-        shards::{ShardRecord, place_of},
-    },
+    placement::shards::{ShardRecord, place_of},
     store::{OpenTable, ReadTxn, Store, WriteTxn, engine_of},
     upkeep::{
         cascade,
@@ -207,7 +204,7 @@ impl Store {
                 let own = fields(key.of(table.schema.primary_key));
                 return Some(MapKeys { fields: own, is_hashed: key.hashed });
             }
-            let Tables::Several(tables) = &table.tables else { return None };
+            let Some(tables) = table.tables.several() else { return None };
             let routing = tables.routing();
             let global = routing.global_with(map)?;
             Some(MapKeys { fields: fields(global.map_fields()), is_hashed: global.is_hashed() })

@@ -33,7 +33,7 @@ pub(super) fn build_global(
     tables: &Tables,
     rows: &'static RowVtable,
 ) -> Result<Vec<usize>> {
-    let (Some(shards), Tables::Several(of_shards)) = (engines.several(), tables) else {
+    let (Some(shards), Some(of_shards)) = (engines.several(), tables.several()) else {
         return Ok(Vec::new());
     };
     let unbuilt = unbuilt(shards, of_shards, rows.schema)?;
@@ -55,7 +55,7 @@ pub(super) fn empty_all(shards: &Shards, in_use: &[Arc<OpenTable>]) -> Result<()
     }
     commit(&|| begin(shards), &|retry| shards.prepare(retry), &|txn| {
         for table in in_use.iter().filter(|table| !global(table).is_empty()) {
-            let Tables::Several(tables) = &table.tables else { continue };
+            let Some(tables) = table.tables.several() else { continue };
             let routing = tables.routing();
             let is_there = |shard: &&ShardNumber| {
                 tables.in_shard(**shard).is_some()
@@ -172,7 +172,7 @@ pub(super) fn align(
     rows: &'static RowVtable,
     in_use: Option<&OpenTable>,
 ) -> Result<()> {
-    let (Some(shards), Tables::Several(of_shards)) = (engines.several(), tables) else {
+    let (Some(shards), Some(of_shards)) = (engines.several(), tables.several()) else {
         return Ok(());
     };
     let (routing, schema) = (of_shards.routing(), rows.schema);
@@ -227,7 +227,7 @@ pub(super) fn unreadable(
     tables: &Tables,
     rows: &'static RowVtable,
 ) -> Result<Vec<usize>> {
-    let (Some(shards), Tables::Several(of_shards)) = (engines.several(), tables) else {
+    let (Some(shards), Some(of_shards)) = (engines.several(), tables.several()) else {
         return Ok(Vec::new());
     };
     let txn = shards.read()?;

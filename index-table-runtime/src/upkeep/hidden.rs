@@ -12,7 +12,7 @@ use crate::{
         schema::Source,
         shard::{GlobalIndex, ShardNumber},
     },
-    placement::{Tables, shards},
+    placement::shards,
     store::{OpenTable, Shards, Store, transaction},
 };
 
@@ -57,7 +57,7 @@ pub(super) fn remove_all(store: &Store, engine: &Shards) -> Result<()> {
 ///
 /// [`Error::ShardUnavailable`]
 pub(super) fn remove(store: &Store, engine: &Shards, table: &OpenTable) -> Result<()> {
-    let Tables::Several(tables) = &table.tables else { return Ok(()) };
+    let Some(tables) = table.tables.several() else { return Ok(()) };
     let hidden = engine.hidden();
     let routing = tables.routing();
     let of_table = |global: &&GlobalIndex| hidden.contains(global.map());

@@ -126,7 +126,7 @@ impl Numbered {
         table: &Arc<OpenTable>,
         leaving: ShardNumber,
     ) -> Result<Option<Self>> {
-        let placement::Tables::Several(tables) = &table.tables else { return Ok(None) };
+        let Some(tables) = table.tables.several() else { return Ok(None) };
         let is_split = tables.routing().is_split();
         if !is_split || !has_table(engine.shard(leaving)?.engine()?, table.schema)? {
             return Ok(None);
@@ -152,14 +152,14 @@ impl Numbered {
         leaving: ShardNumber,
         changed: &[shards::Changed],
     ) -> Result<()> {
-        let placement::Tables::Several(tables) = &self.table.tables else { return Ok(()) };
+        let Some(tables) = self.table.tables.several() else { return Ok(()) };
         let routing = tables.routing();
         let changed = changed.iter().find(|changed| changed.map == routing.map());
         let owner = |shard_key: &[u8]| match changed {
             Some(changed) => changed.boundaries.shard_of(&routing.map_key_of(shard_key)),
             None => routing.shard_of_shard_key(shard_key),
         };
-        if let (Some(_), Some(orders)) = (self.table.rows.changes, &self.table.shared.orders) {
+        if let (Some(_), Some(orders)) = (self.table.rows.changes, self.table.shared.orders.get()) {
             let mut writer = txn.writer(tables).ok_or_else(no_shard)?;
             writer.beside(self.keeper, &mut |writer| orders.keep(writer))?;
         }
@@ -224,7 +224,7 @@ pub(super) fn gather(
     table: &Arc<OpenTable>,
     (span, to): (&Span, ShardNumber),
 ) -> Result<()> {
-    let placement::Tables::Several(tables) = &table.tables else { return Ok(()) };
+    let Some(tables) = table.tables.several() else { return Ok(()) };
     let end = span.end.as_deref();
     let is_within = |key: &[u8]| {
         let key = tables.routing().map_key_of(key).into_owned();

@@ -44,6 +44,9 @@ pub(super) struct ShardPart {
     pub(super) is_added: bool,
     /// Whether all global indexes are emptied, because the shard was adopted, rebuilt or restored.
     pub(super) is_from_elsewhere: bool,
+    /// Whether the table is from the time before the store has grown: the data file has all entries of global indexes, which
+    /// were indexes of one data file.
+    pub(super) is_from_one_file: bool,
     /// Whether the rows are parts of rows that can be in other shards.
     pub(super) has_main_rows_elsewhere: bool,
 }
@@ -190,7 +193,8 @@ fn prepare(
     part: Option<ShardPart>,
     online: bool,
 ) -> Result<Declared> {
-    let ShardPart { is_from_elsewhere, has_main_rows_elsewhere, .. } = part.unwrap_or_default();
+    let ShardPart { is_from_elsewhere, is_from_one_file, has_main_rows_elsewhere, .. } =
+        part.unwrap_or_default();
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
     let declared = declared.with_global(global(rows, part)).with_aggregates(rows.aggregates);
@@ -200,7 +204,10 @@ fn prepare(
     let (new, mut unfinished) = if let Some(stored) =
         writer.reader().record("")?.map(<[u8]>::to_vec)
     {
-        let file = TableRecord::decode(table, &stored)?;
+        let mut file = TableRecord::decode(table, &stored)?;
+        if is_from_one_file {
+            file = file.grown(schema, global(rows, part));
+        }
         declared.changes = file.changes;
         let states = states(table, writer)?;
         let retired: Vec<_> = states.values().cloned().filter_map(StateRecord::retired).collect();

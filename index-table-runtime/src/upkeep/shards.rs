@@ -106,12 +106,13 @@ fn main_rows_elsewhere(
     references::check_shards(rows, routing, shards.is_placed(rows.schema.name), routing_of)
 }
 
-fn open_in_all(
+pub(super) fn open_in_all(
     engines: &Engines,
     shards: &Shards,
     rows: &'static RowVtable,
     (main_table, online): (Option<&Arc<OpenTable>>, bool),
 ) -> Result<(Tables, Declared)> {
+    shards.add_first_maps(rows.schema, rows.distribution)?;
     shards.add_global_maps(rows.schema, rows.distribution.global())?;
     let routing = shards.routing(rows.schema, rows.distribution)?;
     let main = main_rows_elsewhere(shards, rows, &routing)?;
@@ -340,7 +341,13 @@ pub(super) fn open_in(
         });
     }
     let has_main_rows_elsewhere = routing.has_main_rows_elsewhere();
-    let part = ShardPart { is_added: !is_own, is_from_elsewhere, has_main_rows_elsewhere };
+    let is_from_one_file = shards.is_from_one_file(rows.schema.name)?;
+    let part = ShardPart {
+        is_added: !is_own,
+        is_from_elsewhere,
+        is_from_one_file,
+        has_main_rows_elsewhere,
+    };
     // A shard that is being attached or restored does not belong to the store yet.
     if is_from_elsewhere && shards.shard(number).is_ok_and(|own| ptr::eq(own, &raw const **shard)) {
         shards.announce_replaced();
@@ -405,7 +412,7 @@ fn is_target(shards: &Shards, schema: &TableSchema, map: &str, number: ShardNumb
 fn open_followed(store: &Store, shards: &Shards) {
     let _opening = store.inner.lock_opening();
     for table in store.inner.tables_in_use() {
-        let Tables::Several(tables) = &table.tables else { continue };
+        let Some(tables) = table.tables.several() else { continue };
         for (number, shard) in shards.members() {
             let routing = tables.routing();
             if tables.in_shard(number).is_some()
@@ -430,7 +437,7 @@ fn open_followed(store: &Store, shards: &Shards) {
 
 /// When a shard becomes available, continues the order of all shards after the last place in its streams.
 pub(super) fn raise_orders(table: &OpenTable, shard: &Store, own: &OpenTable) -> Result<()> {
-    if let Some(orders) = table.shared.orders.as_ref().filter(|_| table.rows.changes.is_some()) {
+    if let Some(orders) = table.shared.orders.get().filter(|_| table.rows.changes.is_some()) {
         orders.raise(write::changes::last_order(shard.read()?.reader(own)?)?);
     }
     Ok(())

@@ -12,7 +12,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
-    placement::{Reader, Tables},
+    placement::Reader,
     store::{OpenTable, ShardId, Store, engine_of, parts_of},
     upkeep::versions,
     usage::{Progress, trace::span},
@@ -155,7 +155,7 @@ impl<'a> Upgrade<'a> {
         let Self { store, table, batch_bytes, shard, mut progress } = self;
         let shard = shard.map(|shard| shard.number_in(store.inner.id)).transpose()?;
         table.check_store(store.inner.id)?;
-        let Tables::Several(tables) = &table.tables else {
+        let Some(tables) = table.tables.several() else {
             let work = Work { store, table, rows: table.rows, batch_bytes };
             return work.run(progress);
         };

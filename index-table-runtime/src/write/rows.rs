@@ -457,6 +457,6 @@ fn note_change(
     new: Option<&Image>,
     written: &mut Written,
 ) -> Result<()> {
-    let orders = written.shared.orders.as_ref();
+    let orders = written.shared.orders.get();
     changes::note(rows, orders, writer, old, new).inspect_err(|_| written.unfinished = true)
 }

@@ -1,6 +1,6 @@
 //! The state of a write transaction for each table that it writes.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::{Arc, OnceLock, atomic::AtomicU64};
 
 use super::{
     changes::Orders,
@@ -28,8 +28,8 @@ pub(crate) struct SharedTable {
     pub(crate) as_declared: AtomicU64,
     /// The function that gets expired rows before they are deleted.
     pub(crate) archive: Mutex<Option<Archive>>,
-    /// The places of the table's changes in the order of all shards; `None` in a store without shards.
-    pub(crate) orders: Option<Orders>,
+    /// The places of the table's changes in the order of all shards; empty in a store without shards.
+    pub(crate) orders: OnceLock<Orders>,
 }
 
 /// A function that gets the bytes of rows before they are deleted.

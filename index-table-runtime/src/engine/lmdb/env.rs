@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    mem,
     path::{Path, PathBuf},
     sync::{
         OnceLock,
@@ -19,6 +20,7 @@ use super::{
     turn::Writing,
 };
 use crate::{
+    engine::latest::Latest,
     locks::{Mutex, fork, rank},
     model::error::{Error, Result},
 };
@@ -45,8 +47,8 @@ pub(crate) struct Engine {
     pub(super) writing: Mutex<Writing, rank::Turn>,
     /// The number of threads that wait for this lock.
     pub(super) waiting: AtomicUsize,
-    /// The journal, if this process writes one.
-    pub(super) journal: OnceLock<Member>,
+    /// The journal, if this process writes one: its own, or after the store has grown, that of all shards.
+    pub(super) journal: Latest<Member>,
     /// Whether the process that wrote the store before has ended without closing it.
     pub(super) was_left: bool,
     /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.
@@ -55,24 +57,20 @@ pub(crate) struct Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        let journal = self.journal.take();
+        let journal = mem::take(&mut self.journal);
         if self.is_inherited() {
-            if let Some(journal) = journal {
-                journal.forget();
-            }
+            // It belongs to the parent.
+            mem::forget(journal);
             if let Some(files) = self.gate.inside_mut() {
                 files.env.close_inherited();
             }
             return;
         }
-        let Some(journal) = journal else { return };
-        if self.gate.is_retired() {
-            // It has left the journal, which may have the shard again, in another environment.
-            drop(journal);
-        } else {
+        // Otherwise, it has left the journal, which may have the shard again, in another environment.
+        if let Some(member) = journal.get().filter(|_| !self.gate.is_retired()) {
             let mut writing = self.writing.lock();
             *writing = Writing::default();
-            journal.close(self.can_write());
+            member.close(self.can_write());
         }
     }
 }

@@ -28,6 +28,7 @@ use super::{
     pages,
     process::Counted,
     size,
+    turn::Writing,
 };
 use crate::{
     engine::{DataFile, Durability, DurabilityReason, Marked, Options},
@@ -36,6 +37,10 @@ use crate::{
         shard::ShardNumber,
     },
 };
+
+/// The reason why a data file is not written whose own journal has ended.
+const NOT_SHARED: &str = "its journal was ended because the store gets a second data file, and the journal of all data files could not be \
+                          started";
 
 impl Engine {
     /// Returns the distance between the store and its archive; `None` without an archive.
@@ -66,14 +71,14 @@ impl Engine {
             && own.has_left()
         {
             let (directory, env) = (self.path.clone(), self.env()?.clone());
-            let joined = own.rejoin(Joining { shard, directory, env });
+            let joined = own.rejoin(Joining { shard, directory, env, slots: None });
             return joined.map_err(|not_started| unstarted(&self.path, not_started));
         }
         if !self.is_joining.load(Ordering::Relaxed) {
             return Ok(());
         }
         let (directory, env) = (self.path.clone(), self.env()?.clone());
-        let joined = member.join(Joining { shard, directory, env }, is_known);
+        let joined = member.join(Joining { shard, directory, env, slots: None }, is_known);
         self.set_member(joined.map_err(|not_started| unstarted(&self.path, not_started))?, false);
         Ok(())
     }
@@ -114,15 +119,61 @@ impl Engine {
 
     /// Sets the journal. `may_be_direct` as in [`Member::recorder`].
     fn set_member(&self, member: Member, may_be_direct: bool) {
-        let mut writing = self.lock_writing();
+        self.set_member_in(&mut self.lock_writing(), member, may_be_direct);
+    }
+
+    /// Does this with the turn to write.
+    fn set_member_in(&self, writing: &mut Writing, member: Member, may_be_direct: bool) {
         writing.scratch.recorder = member.recorder(may_be_direct);
         writing.paths.add_all(member.files());
-        drop(writing);
         if let (Some(slots), Ok(files)) = (member.slots(), self.files()) {
             let _ = files.slots.set(slots);
         }
-        let _ = self.journal.set(member);
+        self.journal.set(member);
         self.is_joining.store(false, Ordering::Release);
+    }
+
+    /// Ends the own journal, and starts the journal of all shards, of which this data file is the first and only shard. Then
+    /// calls `switch`, before another write transaction begins. A data file without a journal stays without one.
+    ///
+    /// `manager` has the records of the shard map manager, for an archive.
+    ///
+    /// If the process ends between the two journals, the data file is complete.
+    ///
+    /// # Errors
+    ///
+    /// After an error, the store can't be written before it is opened again.
+    pub(crate) fn share_journal(
+        &self,
+        journal: &SharedJournal,
+        options: &Options,
+        manager: &[(Vec<u8>, Vec<u8>)],
+        switch: impl FnOnce() -> Result<()>,
+    ) -> Result<Option<ManagerArchive>> {
+        // So that less is left to be synced while writers wait.
+        let data = marked::data(&self.path).and_then(|data| data.sync_data());
+        data.map_err(|source| Error::io(&self.path, source))?;
+        let mut writing = self.lock_writing();
+        let mut archive = None;
+        if let Some(own) = self.journal.get() {
+            let slots = own.slots();
+            own.close(self.can_write());
+            own.refuse(NOT_SHARED);
+            writing.paths.remove_all(own.files());
+            let (directory, env) = (self.path.clone(), self.env()?.clone());
+            let joining = vec![Joining { shard: 0, directory, env, slots }];
+            let to_archive = options.destination().map(|it| (it, manager_changes(manager)));
+            let limits = Limits::new(options.checkpoint);
+            let started = journal.start(joining, (&[], &[]), limits, to_archive);
+            let mut members =
+                started.map_err(|(directory, not_started)| unstarted(&directory, not_started))?;
+            let member =
+                members.pop().ok_or_else(|| Error::internal("a journal without members"))?;
+            archive = member.archive().map(ManagerArchive);
+            self.set_member_in(&mut writing, member, false);
+        }
+        switch()?;
+        Ok(archive)
     }
 
     /// Starts the journal. `writer` is the process that may write the store, if it is known.
@@ -209,7 +260,7 @@ impl SharedJournal {
     ) -> Result<Option<ManagerArchive>> {
         let to_joining = |(shard, engine): &(ShardNumber, &Engine)| {
             let (directory, env) = (engine.path.clone(), engine.env()?.clone());
-            Ok(Joining { shard: *shard, directory, env })
+            Ok(Joining { shard: *shard, directory, env, slots: None })
         };
         let joining = shards.iter().map(to_joining).collect::<Result<_>>()?;
         let archive = options.destination().map(|it| (it, manager_changes(manager)));

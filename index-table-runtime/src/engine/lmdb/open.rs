@@ -40,7 +40,7 @@ use super::{
     turn::Writing,
 };
 use crate::{
-    engine::{DataFile, Durability, FILE_MODE, Options, files},
+    engine::{DataFile, Durability, FILE_MODE, Options, files, latest::Latest},
     locks::{Held, Mutex, Unshared, fork, next_store, place, rank},
     model::{
         error::{Error, Result},
@@ -109,7 +109,9 @@ impl Engine {
         })?;
         let mut presence =
             Presence::take(path).map_err(|source| error::not_opened(path, source))?;
-        let is_writer = !options.read_only && !options.follower && !options.manager;
+        // The first shard of a store that has grown is in the directory of the store, whose archive is that of all shards.
+        let is_home = shared.is_some_and(|(journal, _)| journal.path() == path);
+        let is_writer = !options.read_only && !options.follower && !options.manager && !is_home;
         if is_writer {
             known::check(options, path)?;
         }
@@ -252,7 +254,7 @@ impl Engine {
                 Writing { paths, ..Writing::default() },
             ),
             waiting: AtomicUsize::new(0),
-            journal: OnceLock::new(),
+            journal: Latest::new(),
             was_left: false,
             is_joining: AtomicBool::new(false),
         };

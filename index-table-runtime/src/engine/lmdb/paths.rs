@@ -50,6 +50,11 @@ impl Paths {
         files.for_each(|(path, file)| self.add(path, file));
     }
 
+    /// Removes the paths of files that are no longer needed.
+    pub(super) fn remove_all(&mut self, files: impl Iterator<Item = (PathBuf, FileId)>) {
+        files.for_each(|(path, _)| self.files.retain(|(own, _)| *own != path));
+    }
+
     /// Adds an open file. On systems without numbers of files, does nothing.
     pub(super) fn add_open(&mut self, path: PathBuf, file: &File) {
         if let Ok(file) = file.metadata().and_then(|file| id(&file)) {

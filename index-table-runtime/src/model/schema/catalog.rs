@@ -210,10 +210,19 @@ impl TableRecord {
     /// Returns the record in a shard: the indexes at these positions are global.
     pub(crate) fn with_global(mut self, global: &[usize]) -> Self {
         for index in global {
-            if let Some(IndexRecord { options, .. }) = self.indexes.get_mut(*index) {
-                let is_eventual = options.last().is_some_and(|option| option == EVENTUAL);
-                let at = options.len() - usize::from(is_eventual);
-                options.insert(at, GLOBAL.to_owned());
+            if let Some(index) = self.indexes.get_mut(*index) {
+                index.set_global();
+            }
+        }
+        self
+    }
+
+    /// Returns the record of a store with one data file as that of its first shard: the indexes of `schema` at these positions are
+    /// global.
+    pub(crate) fn grown(mut self, schema: &TableSchema, global: &[usize]) -> Self {
+        for index in global.iter().filter_map(|index| schema.indexes.get(*index)) {
+            if let Some(own) = self.indexes.iter_mut().find(|own| own.name == index.name) {
+                own.set_global();
             }
         }
         self
@@ -367,6 +376,16 @@ impl TableRecord {
 }
 
 impl IndexRecord {
+    /// Adds the option of a global index, unless the index has it.
+    fn set_global(&mut self) {
+        if self.options.iter().any(|option| option == GLOBAL) {
+            return;
+        }
+        let is_eventual = self.options.last().is_some_and(|option| option == EVENTUAL);
+        let at = self.options.len() - usize::from(is_eventual);
+        self.options.insert(at, GLOBAL.to_owned());
+    }
+
     /// Whether it is an index, and neither an aggregate nor the change stream.
     pub(crate) fn is_index(&self) -> bool {
         !self.is_aggregate() && !self.is_reference() && self.layout != CHANGES

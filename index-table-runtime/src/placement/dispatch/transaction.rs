@@ -76,7 +76,7 @@ impl<'s> Txn<'s> {
     /// Lets other writers of the table wait until the end of this transaction, if its engine lets several transactions write
     /// at the same time, and the transaction has not begun on the server.
     pub(crate) fn exclude_writers(&self, tables: &Tables) {
-        if let (Self::One(txn), Tables::One(tables)) = (self, tables) {
+        if let (Self::One(txn), Some(tables)) = (self, tables.one()) {
             txn.exclude_writers(tables);
         }
     }
@@ -99,25 +99,23 @@ impl<'s> Txn<'s> {
 
     /// Returns a reader of a table; `None` if the table belongs to another kind of engine.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
-        match (self, tables) {
-            (Self::One(txn), Tables::One(tables)) => txn.reader(tables).map(Reader::One),
-            (Self::Several(txn), Tables::Several(tables)) => {
+        match self {
+            Self::One(txn) => txn.reader(tables.one()?).map(Reader::One),
+            Self::Several(txn) => {
                 unlikely();
-                Some(Reader::Several(txn.reader(tables)))
+                Some(Reader::Several(txn.reader(tables.several()?)))
             }
-            _ => None,
         }
     }
 
     /// Returns a writer of a table; `None` for a read transaction, or if the table belongs to another kind of engine.
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t, 's>> {
-        match (self, tables) {
-            (Self::One(txn), Tables::One(tables)) => txn.writer(tables).map(Writer::One),
-            (Self::Several(txn), Tables::Several(tables)) => {
+        match self {
+            Self::One(txn) => txn.writer(tables.one()?).map(Writer::One),
+            Self::Several(txn) => {
                 unlikely();
-                txn.writer(tables).map(Writer::Several)
+                txn.writer(tables.several()?).map(Writer::Several)
             }
-            _ => None,
         }
     }
 

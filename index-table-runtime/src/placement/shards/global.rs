@@ -24,19 +24,30 @@ impl Engine {
         global: &[usize],
     ) -> Result<()> {
         for index in global.iter().filter_map(|index| schema.indexes.get(*index)) {
-            let name = map_of(schema.name, index.name);
-            if self.maps.now().get(&name).is_some() {
-                continue;
-            }
-            let present = self.shards.iter().filter(|shard| !shard.is_gone());
-            let even = ShardMap::hashed(present.map(|shard| &**shard.name()));
-            let map = even.declare(|name| self.number(name)).map_err(Error::internal)?;
-            if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_read_only()) {
-                manager.write_map(&name, &map)?;
-                self.record_ranges(&name, &map)?;
-            }
-            self.maps.add(name, map.into());
+            self.add_missing_map(&map_of(schema.name, index.name), || {
+                let present = self.shards.iter().filter(|shard| !shard.is_gone());
+                let even = ShardMap::hashed(present.map(|shard| &**shard.name()));
+                even.declare(|name| self.number(name)).map_err(Error::internal)
+            })?;
         }
+        Ok(())
+    }
+
+    /// Adds a shard map that the store does not have, and records it.
+    pub(super) fn add_missing_map(
+        &self,
+        name: &str,
+        map: impl FnOnce() -> Result<Declared>,
+    ) -> Result<()> {
+        if self.maps.now().get(name).is_some() {
+            return Ok(());
+        }
+        let map = map()?;
+        if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_read_only()) {
+            manager.write_map(name, &map)?;
+            self.record_ranges(name, &map)?;
+        }
+        self.maps.add(name.to_owned(), map.into());
         Ok(())
     }
 

@@ -24,6 +24,7 @@ mod count;
 mod follow;
 mod global;
 mod grow;
+mod grown;
 mod hidden;
 mod instant;
 mod load;

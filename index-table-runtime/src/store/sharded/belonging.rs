@@ -5,6 +5,7 @@ use std::{path::Path, sync::Weak};
 
 use super::{
     copy::close,
+    grow::manager_of,
     open::{OPEN, manager_options, refused},
     settle::stays_removed,
 };
@@ -109,6 +110,7 @@ fn records(directory: &Path) -> Option<ManagerRecords> {
     let records = if let Some(inner) = &open {
         inner.engines.several().and_then(|own| own.manager()?.read().ok()?)
     } else {
+        let directory = manager_of(&directory).ok()?;
         DataFile(&directory).wait_until_closed();
         let options = Options { create: false, read_only: true, ..manager_options() };
         let engine = engine::Engine::open(&options, &directory).ok();

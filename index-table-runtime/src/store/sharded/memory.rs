@@ -28,5 +28,5 @@ pub(super) fn in_memory(options: &Options) -> Result<Store> {
 }
 
 pub(super) fn memory_inner() -> Arc<Inner> {
-    Arc::new(Inner::new(engine::Engine::in_memory().into(), Options::default().index_queue))
+    Arc::new(Inner::of_shard(engine::Engine::in_memory().into(), Options::default().index_queue))
 }

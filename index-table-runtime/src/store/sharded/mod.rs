@@ -6,6 +6,7 @@ mod belonging;
 mod claim;
 mod copy;
 mod declared;
+mod grow;
 mod join;
 mod leftovers;
 #[cfg(feature = "memory")]
@@ -23,6 +24,7 @@ pub(super) use archive::restore_shards;
 pub(super) use belonging::{has_manager, is_open, mark_copy, refuse_shard};
 pub(super) use claim::refuse_new_shard;
 pub(super) use copy::copy_shards;
+pub(crate) use grow::Growing;
 pub(crate) use join::{leave_records, open_added, open_attached, open_copy, open_restored};
 pub(crate) use leftovers::{left_copies, name_of_copy};
 pub(super) use open::{LOCK, open};
@@ -38,7 +40,7 @@ use crate::{
 };
 
 /// The name of the only shard of a store with one data file, in memory or on a server.
-const MAIN: &str = "main";
+pub(crate) const MAIN: &str = "main";
 
 /// A shard of a store, returned by the `shard_of` of a repository and by [`Store::shard`]. A store with one data file, in memory
 /// without shards or on a server has one shard, named `main`.

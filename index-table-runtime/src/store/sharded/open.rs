@@ -13,6 +13,7 @@ use super::{
     Store, claim,
     declared::{declare, unknown},
     leftovers,
+    grow::manager_of,
     shard::durable,
     shards::open_shards,
 };
@@ -78,6 +79,7 @@ pub(in crate::store) fn open(options: &Options, path: &Path) -> Result<Store> {
         return Ok(Store { inner });
     }
     DataFile(&path).wait_until_closed();
+    DataFile(&manager_of(&path)?).wait_until_closed();
     stores.retain(|_, open| open.strong_count() > 0);
     let (mut tries, began) = (0..READ_ONLY_TRIES, Instant::now());
     let mut is_last = false;
@@ -113,7 +115,9 @@ fn open_all(options: &Options, path: &Path, creates: bool) -> Result<Shards> {
     if !read_only && !options.follower {
         lmdb::known::check(options, path)?;
     }
-    if DataFile(path).has_own_journal()? {
+    let directory = manager_of(path)?;
+    // The first data file of a store that has grown can still have its own journal.
+    if directory == path && DataFile(path).has_own_journal()? {
         return Err(if creates {
             plain(path)
         } else {
@@ -122,7 +126,7 @@ fn open_all(options: &Options, path: &Path, creates: bool) -> Result<Shards> {
     }
     let manager =
         Options { create: creates, read_only, file_mode: options.file_mode, ..manager_options() };
-    let manager = Manager::new(engine::Engine::open(&manager, path)?, lock);
+    let manager = Manager::new(engine::Engine::open(&manager, &directory)?, lock);
     let before = manager.read()?;
     let is_new = before.is_none();
     let mut records = match before {

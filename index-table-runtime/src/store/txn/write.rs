@@ -13,7 +13,7 @@ use crate::{
     engine::{CommitFailure, ReadRecords as _, Retry},
     model::error::{Error, Result},
     placement::{
-        Tables, Writer,
+        Writer,
         shards::{self, Locks},
     },
     store::{Inner, OpenTable, Store, WriterGuard},
@@ -532,7 +532,7 @@ impl<'s> WriteTxn<'s> {
 /// with another declaration, whose indexes this process would not maintain.
 fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
     // One process writes a sharded store.
-    if matches!(table.tables, Tables::Several(_)) {
+    if table.tables.several().is_some() {
         return Ok(());
     }
     if writer.reader().record("")?.is_some_and(|record| table.accepts(record)) {

@@ -10,7 +10,6 @@ use crate::model::{
     row,
     schema::Source,
 };
-use crate::placement::Tables;
 use crate::store::{OpenTable, ShardId};
 use crate::write::watch::{Lagged, Stored, WatchedChange};
 
@@ -74,7 +73,7 @@ impl<R> Change<R> {
         noted: WatchedChange,
     ) -> Self {
         let row = noted.after.as_ref().or(noted.before.as_ref());
-        let shard = if let Tables::Several(tables) = &table.tables {
+        let shard = if let Some(tables) = table.tables.several() {
             row.and_then(|row| tables.shard_of(row.key()))
         } else {
             None

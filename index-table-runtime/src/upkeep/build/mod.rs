@@ -14,7 +14,7 @@ pub(crate) use batch::{at_once, declare, empty, leave_to_others, restart};
 
 use crate::{
     model::{error::Result, index_state::IndexState, row_vtable::RowVtable, schema::TableSchema},
-    placement::{Tables, shards::Locks},
+    placement::shards::Locks,
     store::{OpenTable, Store, WriteTxn},
     usage::{Progress, trace::span},
 };
@@ -220,7 +220,7 @@ impl<'t> Build<'t> {
     /// [`Store::transaction`].
     pub fn run(self) -> Result<BuildReport> {
         span!(DEBUG, "build", table = self.rows.schema.name);
-        if let Tables::Several(tables) = &self.table.tables {
+        if let Some(tables) = self.table.tables.several() {
             return shards::run(self, tables);
         }
         self.run_batches(|store, _| store.write())

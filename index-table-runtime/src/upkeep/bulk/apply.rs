@@ -40,7 +40,7 @@ pub(crate) fn apply(
         plan.begin(true);
     }
     let plan = plan.as_ref();
-    let stream = Stream::of(rows, shared.orders.as_ref()).filter(|_| gathered.notes_changes);
+    let stream = Stream::of(rows, shared.orders.get()).filter(|_| gathered.notes_changes);
     let decision = decide::decide(rows, writer.reader(), gathered, plan, old)?;
     let to_write = gathered.indexes.iter().fold(gathered.facts.len(), |sum, it| sum + it.len());
     if !rows.references.is_empty() {

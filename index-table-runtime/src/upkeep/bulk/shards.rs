@@ -13,10 +13,7 @@ use crate::{
         maintain::Image,
         shard::ShardNumber,
     },
-    placement::{
-        Tables,
-        shards::{self, Held},
-    },
+    placement::shards::{self, Held},
     store::{OpenTable, Shards, Store, engine_of, shard_id},
     upkeep::parallel::{self, Sum},
     usage::{Progress, ProgressReporter},
@@ -45,7 +42,7 @@ pub(super) struct Gatherers<'a> {
 impl<'a> Split<'a> {
     /// Returns the table if its shards can be loaded separately, or `None` if it is loaded in one transaction.
     pub(super) fn of(store: &'a Store, table: &'a OpenTable) -> Result<Option<Self>> {
-        let Tables::Several(tables) = &table.tables else { return Ok(None) };
+        let Some(tables) = table.tables.several() else { return Ok(None) };
         let routing = tables.routing();
         // The entries of a global index may be in other shards than their rows.
         let is_split = !routing.is_reference() && routing.global_indexes().is_empty();

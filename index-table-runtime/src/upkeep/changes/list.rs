@@ -155,7 +155,7 @@ pub(crate) fn forget_list(writer: &mut Writer<'_, '_>) -> Result<()> {
 
 /// Increments the version in all shards, in the transaction that creates or removes a consumer.
 pub(super) fn changed(writer: &mut Writer<'_, '_>, table: &OpenTable) -> Result<()> {
-    if table.shared.orders.is_none() {
+    if table.shared.orders.get().is_none() {
         return Ok(());
     }
     let mut latest = 0;

@@ -24,7 +24,7 @@ use crate::{
 /// it.
 pub(crate) fn last_change(txn: &ReadTxn<'_>, table: &OpenTable) -> Result<u64> {
     match parts(txn, table)?.as_slice() {
-        [(_, only)] if table.shared.orders.is_none() => changes::last_number(*only),
+        [(_, only)] if table.shared.orders.get().is_none() => changes::last_number(*only),
         parts => {
             let last = parts.iter().map(|(_, reader)| changes::last_order(*reader));
             last.reduce(|least, last| Ok(least?.min(last?))).unwrap_or(Ok(0))

@@ -28,7 +28,7 @@ use crate::{
         shard::{Routing, ShardNumber},
     },
     placement::{
-        self, Tables,
+        self,
         shards::{self, MoveRecord, MoveStep, Moving, Tracked},
     },
     store::{OpenTable, Shards, Store, transaction},
@@ -108,7 +108,7 @@ impl<K: ?Sized> Until<'_, K> {
 struct Again;
 
 pub(super) fn tables_of(table: &OpenTable) -> Result<&shards::Tables> {
-    let Tables::Several(tables) = &table.tables else {
+    let Some(tables) = table.tables.several() else {
         return Err(Error::internal("a move of a table without shards"));
     };
     Ok(tables)
@@ -523,7 +523,7 @@ impl Mover<'_> {
                 }
                 let mut writer = txn.writer(of_shards).ok_or_else(no_writer)?;
                 writer.beside(to, &mut |writer| totals.clone().write(table.rows, writer))?;
-                if let (Some(_), Some(orders)) = (table.rows.changes, &table.shared.orders) {
+                if let (Some(_), Some(orders)) = (table.rows.changes, table.shared.orders.get()) {
                     writer.beside(to, &mut |writer| orders.keep(writer))?;
                 }
                 writer.beside(from, &mut |writer| totals.negated().write(table.rows, writer))?;

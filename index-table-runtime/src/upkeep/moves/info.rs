@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use crate::{
     model::error::Result,
-    placement::Tables,
     store::{Store, shards_of},
 };
 
@@ -83,7 +82,7 @@ pub(super) fn of(store: &Store) -> Result<Vec<MoveInfo>> {
         let record = &moving.record;
         let shown = |key: &[u8]| {
             tables.iter().find_map(|table| {
-                let Tables::Several(tables) = &table.tables else { return None };
+                let Some(tables) = table.tables.several() else { return None };
                 tables.routing().show_boundary_of(&record.map, key)
             })
         };

@@ -35,10 +35,7 @@ use crate::{
         error::{Error, Result},
         shard::{HASHED, MapKind, ShardKeyValue, ShardNumber, Span},
     },
-    placement::{
-        Tables,
-        shards::{self, MoveId, MoveRecord, MoveStep, Moving, new_id},
-    },
+    placement::shards::{self, MoveId, MoveRecord, MoveStep, Moving, new_id},
     store::{OpenTable, Shards, Store, engine_of, engine_to_change, transaction},
     usage::{Progress, trace::span},
 };
@@ -484,7 +481,7 @@ fn tables_with_map(store: &Store, engine: &Shards, map: &str) -> Result<Vec<Arc<
     if let Some((table, _)) = map.split_once('.') {
         let has_index = |own: &&Arc<OpenTable>| {
             let routing = |it: &shards::Tables| it.routing().global_with(map).is_some();
-            own.schema.name == table && matches!(&own.tables, Tables::Several(it) if routing(it))
+            own.schema.name == table && own.tables.several().is_some_and(|it| routing(it))
         };
         let table = in_use.iter().find(has_index).cloned().ok_or_else(|| {
             let what = what_moves(map);
@@ -562,7 +559,7 @@ fn join_stream(
     table: &OpenTable,
     to: ShardNumber,
 ) -> Result<()> {
-    let Tables::Several(tables) = &table.tables else { return Ok(()) };
+    let Some(tables) = table.tables.several() else { return Ok(()) };
     let Some(own) = table.in_shard(to).filter(|_| table.rows.changes.is_some()) else {
         return Ok(());
     };
@@ -642,7 +639,7 @@ fn open_in_shards(
     shards: &[ShardNumber],
 ) -> Result<()> {
     for table in tables {
-        let Tables::Several(of_shards) = &table.tables else { continue };
+        let Some(of_shards) = table.tables.several() else { continue };
         for &shard in shards {
             if of_shards.in_shard(shard).is_none() {
                 open_target(store, engine, table, of_shards, shard)?;

@@ -12,7 +12,7 @@ use crate::{
         error::{Error, Result},
         shard::KeyRequests,
     },
-    placement::{Tables, shards::Engine},
+    placement::shards::Engine,
     store::{Store, engine_of},
     upkeep::analyze::share,
 };
@@ -120,7 +120,7 @@ impl Store {
         let found = engine.map(map).ok_or_else(|| refused("the store has no such map"))?;
         let tables = self.inner.tables_in_use();
         let routing = tables.iter().find_map(|table| {
-            let Tables::Several(tables) = &table.tables else { return None };
+            let Some(tables) = table.tables.several() else { return None };
             Some(tables.routing()).filter(|it| it.is_split() && it.map() == map)
         });
         let routing =

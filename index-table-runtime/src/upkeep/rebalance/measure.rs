@@ -16,7 +16,7 @@ use crate::{
         schema::Source,
         shard::{Boundaries, KeyRequests, MapKind, Routing, slot},
     },
-    placement::{Reader, Tables, shards::Part},
+    placement::{Reader, shards::Part},
     store::{Shards, Store},
 };
 
@@ -128,7 +128,7 @@ pub(super) fn cells(
     let mut sources = Vec::new();
     let mut stored = Some(0);
     for table in &in_use {
-        let Tables::Several(tables) = &table.tables else { continue };
+        let Some(tables) = table.tables.several() else { continue };
         let Some(source) = tables.routing().source_with(map) else { continue };
         let reader = txn.reader_of(table, source)?;
         // A record of an index can have several entries. An index usually has an entry for each row.

@@ -21,7 +21,7 @@ use crate::{
         shard::ShardNumber,
     },
     placement::{
-        self, Tables,
+        self,
         shards::{self, Changed, Coming, Maps, Shard, TableRecord as Location},
     },
     store::{
@@ -185,7 +185,7 @@ impl Store {
         check_closed(self, shards, (number, &own, name), &maps, &tables_in_use)?;
         let (mut in_shard, mut coming) = (Vec::new(), Vec::new());
         for table in &tables_in_use {
-            let Tables::Several(tables) = &table.tables else { continue };
+            let Some(tables) = table.tables.several() else { continue };
             if in_use.is_none() {
                 tables.forget(number);
             }

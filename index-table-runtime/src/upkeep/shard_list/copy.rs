@@ -57,7 +57,7 @@ use crate::{
         shard::ShardNumber,
     },
     placement::{
-        Reader, Tables, Writer,
+        Reader, Writer,
         shards::{Manager, ManagerRecords, MoveRecord, Shard, ShardRecord, TableRecord},
     },
     store::{Member, OpenTable, Shards, Store, left_copies, name_of_copy, open_copy, transaction},
@@ -264,7 +264,7 @@ fn copy_references(
 ) -> Result<()> {
     let mut references = Vec::new();
     for table in in_use {
-        let Tables::Several(tables) = &table.tables else { continue };
+        let Some(tables) = table.tables.several() else { continue };
         let (routing, copies) = (tables.routing(), &mut Copies::default());
         if !routing.is_reference() {
             continue;
@@ -290,7 +290,7 @@ fn open_tables(
     in_use: &[Arc<OpenTable>],
 ) -> Result<()> {
     in_use.iter().try_for_each(|table| {
-        let Tables::Several(tables) = &table.tables else { return Ok(()) };
+        let Some(tables) = table.tables.several() else { return Ok(()) };
         let (routing, copies) = (tables.routing(), &mut Copies::default());
         open_in(shards, number, shard, (&routing, copies), (table.rows, false)).map(drop)
     })

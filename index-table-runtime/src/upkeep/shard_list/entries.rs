@@ -19,7 +19,7 @@ use crate::{
         shard::ShardNumber,
     },
     placement::{
-        self, Tables,
+        self,
         shards::{self, Locks, first_holder},
     },
     store::{OpenTable, Shards, Store, transaction},
@@ -77,7 +77,7 @@ impl<'a> ComingTable<'a> {
         shard: &'a str,
         own: (Store, Arc<OpenTable>),
     ) -> Result<Option<Self>> {
-        let Tables::Several(tables) = &table.tables else { return Ok(None) };
+        let Some(tables) = table.tables.several() else { return Ok(None) };
         let global = table.rows.distribution.global();
         let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
         if global.is_empty() || own.0.read()?.reader(&own.1)?.count(&first)?.found == 0 {
@@ -107,7 +107,7 @@ impl<'a> ComingTable<'a> {
     }
 
     fn tables(&self) -> Result<&shards::Tables> {
-        let Tables::Several(tables) = &self.table.tables else {
+        let Some(tables) = self.table.tables.several() else {
             return Err(Error::internal("a table without shards"));
         };
         Ok(tables)

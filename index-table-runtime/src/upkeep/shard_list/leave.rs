@@ -13,10 +13,7 @@ use crate::{
         schema::TableRecord,
         shard::{ShardNumber, Span},
     },
-    placement::{
-        Tables,
-        shards::{self, Changed, MoveRecord, TableRecord as Location},
-    },
+    placement::shards::{self, Changed, MoveRecord, TableRecord as Location},
     store::{OpenTable, Shards, Store, engine_to_change, transaction},
 };
 
@@ -289,7 +286,7 @@ impl Store {
                 map.split_once('.').is_some_and(|(table, _)| it.table.schema.name == table)
             };
             for Affected { table, .. } in plan.affected.iter().filter(of_map) {
-                let Tables::Several(tables) = &table.tables else { continue };
+                let Some(tables) = table.tables.several() else { continue };
                 for owner in boundaries.shards() {
                     if tables.in_shard(owner).is_none() {
                         open_target(self, shards, table, tables, owner)?;
@@ -335,7 +332,7 @@ impl Store {
                 ))
             })?;
             let is_in_shard = |tables: &shards::Tables| tables.in_shard(number).is_some();
-            if matches!(&table.tables, Tables::Several(tables) if is_in_shard(tables)) {
+            if table.tables.several().is_some_and(|tables| is_in_shard(tables)) {
                 streams.push(table);
             }
         }

@@ -3,6 +3,7 @@
 mod attach;
 mod copy;
 mod entries;
+mod grow;
 mod leave;
 mod plan;
 mod restore;
@@ -18,11 +19,8 @@ use super::{
 };
 use crate::{
     model::error::{Error, Result},
-    placement::{
-        Tables,
-        shards::{Locks, Shard},
-    },
-    store::{ShardId, Store, engine_to_change, open_added, shard_id},
+    placement::shards::{Locks, Shard},
+    store::{MAIN, ShardId, Store, engine_to_change, open_added, shard_id},
 };
 
 impl Store {
@@ -78,13 +76,22 @@ impl Store {
     /// ```
     pub fn add_shard(&self, name: impl AsRef<str>, directory: impl AsRef<Path>) -> Result<ShardId> {
         let (inner, name) = (&self.inner, name.as_ref());
-        let shards = engine_to_change(self)?;
-        let _opening = inner.lock_opening();
-        let _held = shards.hold_moves();
         let refused = |reason: &str| Error::ShardRefused {
             what: format!("shard `{name}`"),
             reason: reason.to_owned(),
         };
+        inner.engines.refuse_forked()?;
+        inner.engines.refuse_read_only()?;
+        inner.refuse_nested_write()?;
+        let _opening = inner.lock_opening();
+        if inner.engines.several().is_none() {
+            if name == MAIN {
+                return Err(refused("the store has it already"));
+            }
+            grow::grow(self)?;
+        }
+        let shards = engine_to_change(self)?;
+        let _held = shards.hold_moves();
         if shards.number(name).is_some() {
             return Err(refused("the store has it already"));
         }
@@ -95,7 +102,7 @@ impl Store {
         let in_use = inner.tables_in_use();
         let (mut references, mut others) = (Vec::new(), Vec::new());
         for table in &in_use {
-            let Tables::Several(tables) = &table.tables else { continue };
+            let Some(tables) = table.tables.several() else { continue };
             if tables.routing().is_reference() {
                 let opened =
                     opening::open_with(&own, table.rows, Some(ShardPart::default()), false)?;

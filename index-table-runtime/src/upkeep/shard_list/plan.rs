@@ -12,7 +12,7 @@ use crate::{
         shard::{GlobalIndex, ShardNumber},
     },
     placement::{
-        self, Reader, Tables,
+        self, Reader,
         shards::{self, Changed, MoveRecord},
     },
     store::{OpenTable, Shards},
@@ -28,7 +28,7 @@ fn refuse_unread(
     keeps_rows: bool,
     refused: &dyn Fn(String) -> Error,
 ) -> Result<()> {
-    let Tables::Several(tables) = &table.tables else { return Ok(()) };
+    let Some(tables) = table.tables.several() else { return Ok(()) };
     let (part, name) = (txn.reader(tables).of_shard(number)?, table.schema.name);
     if table.schema.has_eventual() && (!keeps_rows || has_messages_of_others(tables, number, part)?)
     {
@@ -95,7 +95,7 @@ pub(super) fn check(
         refuse_unread(txn, table, number, keeps_rows, refused)?;
     }
     for Affected { table, keeps_rows, .. } in &plan.affected {
-        let Tables::Several(tables) = &table.tables else { continue };
+        let Some(tables) = table.tables.several() else { continue };
         let has_parts = shards.has_placed_parts(table.schema.name);
         if (!keeps_rows || has_parts) && has_rows(txn, tables, number)? {
             let name = table.schema.name;
@@ -129,7 +129,7 @@ impl Plan {
     /// Whether an affected table has a readable global index with this shard map.
     pub(super) fn has_readable(&self, txn: &shards::Txn<'_>, map: &str) -> Result<bool> {
         for Affected { table, .. } in &self.affected {
-            let Tables::Several(tables) = &table.tables else { continue };
+            let Some(tables) = table.tables.several() else { continue };
             let reader = txn.reader(tables);
             let index = reader.routing().global_with(map).map(GlobalIndex::index);
             if let Some(name) = index.and_then(|index| table.schema.name_at(index)) {
@@ -160,7 +160,7 @@ impl Affected {
         refused: &dyn Fn(String) -> Error,
     ) -> Result<BTreeSet<String>> {
         let Self { table, global, keeps_rows } = self;
-        let Tables::Several(tables) = &table.tables else { return Ok(BTreeSet::new()) };
+        let Some(tables) = table.tables.several() else { return Ok(BTreeSet::new()) };
         let (mut unreadable, mut hidden, mut maps) = (Vec::new(), Vec::new(), BTreeSet::new());
         {
             let has_rows = *keeps_rows && has_rows(txn, tables, number)?;

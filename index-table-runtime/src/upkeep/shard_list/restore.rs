@@ -16,10 +16,7 @@ use crate::{
         error::{Error, Result},
         shard::ShardNumber,
     },
-    placement::{
-        Tables,
-        shards::{Identity, ManagerRecords, Shard, place_of},
-    },
+    placement::shards::{Identity, ManagerRecords, Shard, place_of},
     store::{
         Member, OpenTable, ShardId, Shards, Store, engine_to_change, leave_records, open_restored,
     },
@@ -173,7 +170,7 @@ impl Store {
             let left = engine.leave_no_records();
             engine.close_when_unused();
             for table in &in_use {
-                if let Tables::Several(tables) = &table.tables {
+                if let Some(tables) = table.tables.several() {
                     tables.forget(number);
                 }
             }
@@ -186,7 +183,7 @@ impl Store {
         // If this fails, the next start of the journal removes them.
         let _ = DataFile(&shards.directory()).forget_left(number);
         for table in &in_use {
-            let Tables::Several(tables) = &table.tables else { continue };
+            let Some(tables) = table.tables.several() else { continue };
             if tables.routing().is_reference() {
                 all_shards::align(&inner.engines, &table.tables, table.rows, Some(table))?;
             }
@@ -202,7 +199,9 @@ impl Store {
         }
         drop((emptied, opening));
         // With another missing shard, the indexes stay emptied.
-        let is_complete = |table: &&Arc<OpenTable>| matches!(&table.tables, Tables::Several(tables) if tables.are_complete());
+        let is_complete = |table: &&Arc<OpenTable>| {
+            table.tables.several().is_some_and(|tables| tables.are_complete())
+        };
         in_use
             .iter()
             .filter(is_complete)
@@ -216,7 +215,7 @@ fn open_in_restored(
     (number, shard): (ShardNumber, &Member<'_>),
     table: &OpenTable,
 ) -> Result<()> {
-    let Tables::Several(tables) = &table.tables else { return Ok(()) };
+    let Some(tables) = table.tables.several() else { return Ok(()) };
     let (routing, copies) = (tables.routing(), &mut Copies::default());
     let opened = open_in(shards, number, shard, (&routing, copies), (table.rows, false))?;
     let Some(opened) = opened else { return Ok(()) };

@@ -21,7 +21,7 @@ use crate::{
         schema::{IndexSchema, Source, TableSchema},
         shard::{Routing, ShardNumber},
     },
-    placement::{Tables, Writer},
+    placement::Writer,
     store::{OpenTable, ShardId, Unreadable, WriteTxn},
     upkeep::build,
     usage::{Progress, ProgressReporter, trace::span},
@@ -159,7 +159,7 @@ impl<'t, 's> Repair<'t, 's> {
         let rows = table.rows;
         let source = copies_from.map(|shard| shard.number_in(txn.store())).transpose()?;
         let damages = txn.repair_queues(table)?;
-        let is_sharded = matches!(table.tables, Tables::Several(_));
+        let is_sharded = table.tables.several().is_some();
         let unreadable = if is_sharded { None } else { Some(txn.unreadable(table)?) };
         let (mut writer, _, written) = txn.writer(table)?;
         let mut report = VerifyReport::new(rows.schema);

@@ -89,8 +89,8 @@ pub use token::{IndexToken, Lag};
 
 /// Returns the shards of the queues of a table; `None` is the queue of a table with one queue.
 pub(crate) fn queues_of(tables: &Tables) -> Vec<Option<ShardNumber>> {
-    match tables {
-        Tables::Several(tables) if tables.routing().is_split() => {
+    match tables.several() {
+        Some(tables) if tables.routing().is_split() => {
             tables.with_queues_now().into_iter().map(Some).collect()
         }
         _ => vec![None],

@@ -32,7 +32,7 @@ impl Member {
         is_known: bool,
     ) -> Result<Self, NotStarted> {
         let (shard, common) = (joining.shard, &self.common);
-        let (epoch, open) = open(joining, &common.journalled.identity, None)?;
+        let (epoch, open) = open(joining, &common.journalled.identity)?;
         if epoch > common.journalled.epoch {
             let reason = "it was written after the journal of the other shards was started";
             return Err(NotStarted::Damaged(reason.to_owned()));
@@ -86,7 +86,7 @@ impl Member {
 
     /// Ends the journal of this data file. If LMDB can still write, and no error occurs, the data file is complete without the
     /// journal afterwards. Otherwise, the next opening applies the journal, and until then no shard is written.
-    pub(in crate::engine::lmdb) fn close(self, is_writable: bool) {
+    pub(in crate::engine::lmdb) fn close(&self, is_writable: bool) {
         let common = &*self.common;
         let turn = common.turn();
         common.record_streamed();
@@ -124,7 +124,7 @@ impl Member {
     /// Closes the shard as after an error, before its data file is complete.
     #[cfg(test)]
     pub(in crate::engine::lmdb) fn close_incomplete(&self) {
-        Self { common: Arc::clone(&self.common), at: self.at }.close(false);
+        self.close(false);
     }
 
     /// Removes the shard from the journal, which the other shards still use. This process no longer writes it. Returns
@@ -181,7 +181,8 @@ impl Member {
             let known = left.as_ref().ok_or_else(written)?;
             (known.slots.upgrade().ok_or_else(written)?, known.number)
         };
-        let (epoch, open) = open(joining, &common.journalled.identity, Some(slots))?;
+        let joining = Joining { slots: Some(slots), ..joining };
+        let (epoch, open) = open(joining, &common.journalled.identity)?;
         if epoch != common.journalled.epoch || open.number != last {
             return Err(written());
         }
@@ -210,10 +211,5 @@ impl Member {
             let _ = open.data().and_then(put);
         }
         is_whole
-    }
-
-    /// Leaks the journal, which belongs to the parent of this forked process.
-    pub(in crate::engine::lmdb) fn forget(self) {
-        std::mem::forget(self);
     }
 }

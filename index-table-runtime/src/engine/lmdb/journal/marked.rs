@@ -14,7 +14,7 @@ use super::{
 use crate::engine::{files as modes, lmdb::names::FILE};
 
 /// Opens the data file for access without LMDB.
-pub(super) fn data(directory: &Path) -> io::Result<File> {
+pub(in crate::engine::lmdb) fn data(directory: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(directory.join(FILE))
 }
 

@@ -90,7 +90,8 @@ fn start_locked(
     let writer = WriterLock::of(unshared, Arc::clone(files.first()));
     let (env, epoch, source) = (env.clone(), known.epoch, left.as_ref().map(Records::Journal));
     let path = directory.to_owned();
-    let joined = Joined { shard: 0, directory: path, env, data, writer, epoch, pin, source };
+    let joined =
+        Joined { shard: 0, directory: path, env, slots: None, data, writer, epoch, pin, source };
     let (found, strategy) = (left.as_ref(), Strategy::Streamed);
     let start = Start { directory, files, salt, found, strategy };
     let members = start.begin(vec![joined], Vec::new(), limits, outbox.zip(archive));

@@ -77,6 +77,8 @@ pub(in crate::engine::lmdb) struct Joining {
     pub(in crate::engine::lmdb) shard: u32,
     pub(in crate::engine::lmdb) directory: PathBuf,
     pub(in crate::engine::lmdb) env: Env,
+    /// The descriptor of the lock file of an environment that has been in a journal; `None` for a new one.
+    pub(in crate::engine::lmdb) slots: Option<Arc<Slots>>,
 }
 
 impl SharedJournal {
@@ -308,7 +310,7 @@ impl SharedJournal {
 
     /// Pins the last state of a shard, and makes it durable.
     fn join(&self, joining: Joining) -> Result<Joined<'_>, NotStarted> {
-        let Joining { shard, directory, env } = joining;
+        let Joining { shard, directory, env, slots } = joining;
         let writer = lock(&directory)?;
         // The marker is read with the lock, because the previous owner of the lock may have changed it.
         let (epoch, known) = match self.marker_of(shard, &directory)? {
@@ -321,7 +323,7 @@ impl SharedJournal {
         let pin = Snapshot::take(&env, &data)?;
         env.force_sync()?;
         let source = known.map(|known| self.source(shard, &known)).transpose()?;
-        Ok(Joined { shard, directory, env, data, writer, epoch, pin, source })
+        Ok(Joined { shard, directory, env, slots, data, writer, epoch, pin, source })
     }
 
     fn begin(
@@ -451,9 +453,8 @@ fn lock(directory: &Path) -> Result<WriterLock, NotStarted> {
 
 /// Opens a shard for a journal that is running, and makes its state durable. Also returns the epoch of its marker.
 pub(super) fn open(
-    Joining { shard, directory, env }: Joining,
+    Joining { shard, directory, env, slots }: Joining,
     identity: &[u8; 16],
-    slots: Option<Arc<Slots>>,
 ) -> Result<(u64, Open), NotStarted> {
     let directory = &directory;
     let writer = lock(directory)?;
@@ -469,7 +470,6 @@ pub(super) fn open(
     let (number, used) = (pin.number, pin.used(&data));
     files::remove(directory, 1);
     let _ = writer.file().set_len(0);
-    // A shard that has left the journal keeps its descriptor of the lock file.
     let slots = slots.unwrap_or_else(|| Arc::new(Slots::open(directory)));
     let open = Open { env, slots, _writer: writer, pin, saved, number, used, is_mapped: true };
     Ok((epoch, open))

@@ -110,6 +110,8 @@ pub(super) struct Joined<'j> {
     pub(super) shard: u32,
     pub(super) directory: PathBuf,
     pub(super) env: Env,
+    /// The descriptor of the lock file, if the environment has been in a journal.
+    pub(super) slots: Option<Arc<Slots>>,
     pub(super) data: File,
     /// The lock of the writer of the data file.
     pub(super) writer: WriterLock,
@@ -151,8 +153,8 @@ impl Joined<'_> {
             files::remove(&self.directory, 1);
             let _ = self.writer.file().set_len(0);
         }
-        let slots = Arc::new(Slots::open(&self.directory));
-        let Self { shard, env, data, writer, pin, .. } = self;
+        let Self { shard, directory, env, slots, data, writer, pin, .. } = self;
+        let slots = slots.unwrap_or_else(|| Arc::new(Slots::open(&directory)));
         let used = pin.used(&data);
         let open = Open { env, slots, _writer: writer, pin, saved, number, used, is_mapped: true };
         Ok((shard, open))

@@ -1,0 +1,197 @@
+//! A store grows while its handles, repositories and transactions are in use.
+
+use index_table::{Durability, Error, IndexTable, Result, Store};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "customers", shard_by = tenant)]
+#[index(tenant, town)]
+#[index(town, include = [last_name])]
+#[index(email, unique, scope = "global")]
+pub(crate) struct Customer {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u64,
+    town: String,
+    last_name: String,
+    email: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "orders", shard_by = tenant, shard_map = "customers")]
+pub(crate) struct Order {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u64,
+    total: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "events", shard_by = hash(id))]
+pub(crate) struct Event {
+    #[primary_key]
+    id: u64,
+    text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "postal_codes", reference)]
+pub(crate) struct PostalCode {
+    #[primary_key]
+    code: String,
+    town: String,
+}
+
+pub(crate) fn customer(tenant: u32, id: u64) -> Customer {
+    Customer {
+        tenant,
+        id,
+        town: format!("town {}", id % 3),
+        last_name: format!("name {id}"),
+        email: format!("{tenant}.{id}@example.com"),
+    }
+}
+
+/// The repositories of all tables.
+pub(crate) struct All {
+    pub(crate) customers: CustomerRepository,
+    pub(crate) orders: OrderRepository,
+    pub(crate) events: EventRepository,
+    pub(crate) codes: PostalCodeRepository,
+}
+
+impl All {
+    pub(crate) fn open(store: &Store) -> Result<Self> {
+        Ok(Self {
+            customers: CustomerRepository::open(store)?,
+            orders: OrderRepository::open(store)?,
+            events: EventRepository::open(store)?,
+            codes: PostalCodeRepository::open(store)?,
+        })
+    }
+
+    pub(crate) fn fill(&self, store: &Store) -> Result<()> {
+        store.transaction(|txn| {
+            for tenant in 0..100 {
+                for id in 0..3 {
+                    self.customers.insert(txn, &customer(tenant, id))?;
+                }
+                self.orders.insert(txn, &Order { tenant, number: 1, total: 7 })?;
+            }
+            for id in 0..100 {
+                self.events.insert(txn, &Event { id, text: format!("event {id}") })?;
+            }
+            self.codes.insert(txn, &PostalCode { code: "98052".into(), town: "Redmond".into() })
+        })
+    }
+
+    /// Compares all rows and entries with those of [`fill`](Self::fill).
+    pub(crate) fn check(&self, store: &Store) -> Result<()> {
+        let txn = store.read()?;
+        assert_eq!(self.customers.all(&txn).count()?, 300);
+        assert_eq!(self.customers.find_by_town(&txn, "town 1").rows().count(), 100);
+        assert_eq!(self.orders.all(&txn).count()?, 100);
+        assert_eq!(self.events.all(&txn).count()?, 100);
+        for tenant in [0, 49, 50, 99] {
+            assert_eq!(self.customers.find_by_tenant(&txn, tenant).count()?, 3);
+            for id in 0..3 {
+                let own = customer(tenant, id);
+                assert_eq!(self.customers.get_by_email(&txn, &own.email)?, Some(own));
+            }
+        }
+        assert_eq!(self.codes.get(&txn, "98052")?.map(|code| code.town), Some("Redmond".into()));
+        assert!(store.verify()?.is_clean());
+        drop(txn);
+        let taken = store.transaction(|txn| {
+            let mut other = customer(200, 1);
+            other.email = customer(70, 1).email;
+            self.customers.insert(txn, &other)
+        });
+        assert!(matches!(taken, Err(Error::UniqueViolation { .. })), "{taken:?}");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_store_grows_while_it_is_used() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("shop");
+    let store = Store::open(&path)?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    let before = store.read()?;
+    let number = before.commit_number();
+
+    store.add_shard("east", "east")?;
+    all.check(&store)?;
+    assert_eq!(store.durability(), Durability::Journal);
+    let names: Vec<_> = store.shard_ids().iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["main", "east"]);
+
+    store.move_range("customers", 50u32..100, "east").run()?;
+    all.check(&store)?;
+    assert_eq!(all.orders.shard_of(&store, 70)?.name(), "east");
+    store.move_slots("events", ..2048, "east").run()?;
+    store.move_slots("customers.email", 2048.., "east").run()?;
+    all.check(&store)?;
+    assert!(number < store.read()?.commit_number());
+    // The snapshot of before has all rows.
+    assert_eq!(all.customers.all(&before).count()?, 300);
+    assert_eq!(all.customers.find_by_tenant(&before, 70).count()?, 3);
+    assert!(all.customers.get_by_email(&before, &customer(70, 1).email)?.is_some());
+    drop(before);
+    drop((all, store));
+
+    let store = Store::open(&path)?;
+    let all = All::open(&store)?;
+    all.check(&store)?;
+    store.move_range("customers", 0u32.., "main").run()?;
+    store.move_slots("events", .., "main").run()?;
+    store.remove_shard("east")?;
+    all.check(&store)?;
+    drop((all, store));
+    let store = Store::open(&path)?;
+    All::open(&store)?.check(&store)?;
+    assert_eq!(store.shard_ids().len(), 1);
+    Ok(())
+}
+
+#[test]
+fn a_table_that_was_not_open_is_in_the_first_data_file() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path())?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    drop(all);
+    store.add_shard("east", "east")?;
+    let refused = store.move_range("customers", 50u32..100, "east").run();
+    assert!(matches!(refused, Err(Error::ShardRefused { .. })), "{refused:?}");
+    drop(store);
+
+    let store = Store::open(dir.path())?;
+    let all = All::open(&store)?;
+    all.check(&store)?;
+    store.move_range("customers", 50u32..100, "east").run()?;
+    all.check(&store)?;
+    Ok(())
+}
+
+#[test]
+fn a_store_with_full_durability_does_not_grow() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::options().durability(Durability::Full).open(dir.path())?;
+    let refused = store.add_shard("east", "east");
+    assert!(
+        matches!(&refused, Err(Error::NotOffered { what }) if what.contains("Durability::Journal")),
+        "{refused:?}"
+    );
+    let mut names: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["data.mdb", "lock.mdb"]);
+    Ok(())
+}

@@ -1,0 +1,3 @@
+//! Stores with one data file that get further ones while they are used.
+
+mod basic;
