@@ -1,6 +1,6 @@
 //! A store grows while its handles, repositories and transactions are in use.
 
-use index_table::{Durability, Error, IndexTable, Result, Store};
+use index_table::{Durability, Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -193,5 +193,86 @@ fn a_store_with_full_durability_does_not_grow() -> Result<()> {
         .collect();
     names.sort();
     assert_eq!(names, ["data.mdb", "lock.mdb"]);
+    Ok(())
+}
+
+#[test]
+fn options_add_shards_to_a_store_with_one_data_file() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path())?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    drop((all, store));
+    let options = || Store::options().add_shard("east", "east").add_shard("west", "west");
+    for _ in 0..2 {
+        let store = options().open(dir.path())?;
+        let all = All::open(&store)?;
+        all.check(&store)?;
+        assert_eq!(store.shard_ids().len(), 3);
+    }
+    // All rows of the table are in the first data file, so another map can't be declared now.
+    let other = tempfile::tempdir().unwrap();
+    let store = Store::open(other.path())?;
+    All::open(&store)?.fill(&store)?;
+    drop(store);
+    let map = ShardMap::ranges().to("main", ..50u32).to("east", 50u32..);
+    let store =
+        Store::options().add_shard("east", "east").map("customers", map).open(other.path())?;
+    let refused = CustomerRepository::open(&store).map(drop);
+    assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
+    Ok(())
+}
+
+#[test]
+fn the_first_data_file_stays_in_the_store() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path())?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    let taken = store.add_shard("main", "other");
+    assert!(matches!(taken, Err(Error::ShardRefused { .. })), "{taken:?}");
+    assert!(!dir.path().join("shards.manager").exists());
+    store.add_shard("east", "east")?;
+    store.move_range("customers", 0u32.., "east").run()?;
+    for refused in [store.remove_shard("main"), store.detach_shard("main")] {
+        let Err(Error::ShardRefused { reason, .. }) = &refused else { panic!("{refused:?}") };
+        assert!(reason.contains("first data file"), "{reason}");
+    }
+    store.detach_shard("east")?;
+    store.attach_shard("east", "east")?;
+    all.check(&store)
+}
+
+#[test]
+fn a_lost_manager_of_a_grown_store_is_rebuilt() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path())?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    store.add_shard("east", "east")?;
+    store.move_range("customers", 50u32.., "east").run()?;
+    drop((all, store));
+    std::fs::remove_dir_all(dir.path().join("shards.manager")).unwrap();
+    let lost = Store::open(dir.path()).map(drop);
+    assert!(lost.is_err(), "{lost:?}");
+    let store = Store::options().shard("main", ".").shard("east", "east").rebuild(dir.path())?;
+    let all = All::open(&store)?;
+    all.check(&store)?;
+    assert_eq!(all.orders.shard_of(&store, 70)?.name(), "east");
+    Ok(())
+}
+
+#[test]
+fn a_copy_of_a_grown_store_is_a_store_with_shards() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("shop"), dir.path().join("copy"));
+    let store = Store::open(&path)?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    store.add_shard("east", "east")?;
+    store.move_range("customers", 50u32.., "east").run()?;
+    store.backup_to(&copy)?;
+    let copied = Store::open(&copy)?;
+    All::open(&copied)?.check(&copied)?;
     Ok(())
 }

@@ -31,6 +31,13 @@ pub(crate) struct DeclaredShard {
 }
 
 impl Declarations {
+    /// Whether shards are added, and all other declarations can follow when the store has them.
+    pub(crate) fn only_adds(&self) -> bool {
+        let Self { shards, relocated, only, maps: _, places: _ } = self;
+        let is_new = !shards.is_empty() && shards.iter().all(|shard| shard.added);
+        is_new && relocated.is_empty() && only.is_none()
+    }
+
     /// Whether nothing is declared.
     pub(crate) const fn is_empty(&self) -> bool {
         let Self { shards, relocated, maps, places, only } = self;

@@ -41,7 +41,7 @@ pub(crate) use waiting::wait_for;
 use std::{fmt, path::Path, sync::Arc};
 
 use crate::{
-    engine::{Options, files},
+    engine::{Declarations, Options, files},
     model::error::{Error, Result},
 };
 
@@ -385,9 +385,28 @@ impl Options {
             let exists = files::exists(&path.join(sharded::LOCK));
             exists.map_err(|source| Error::opening(path, source))
         };
-        if !self.declared.is_empty() || is_sharded()? {
+        let is_sharded = is_sharded()?;
+        let can_grow =
+            !is_sharded && !self.read_only && !self.follower && self.declared.only_adds();
+        if can_grow && sharded::has_one_file(path)? {
+            self.grow(path)?;
             return sharded::open(self, path);
         }
+        if !self.declared.is_empty() || is_sharded {
+            return sharded::open(self, path);
+        }
+        self.open_one(path)
+    }
+
+    /// Adds the declared shards to a store with one data file, and closes it.
+    fn grow(&self, path: &Path) -> Result<()> {
+        let declared = &self.declared.shards;
+        let store = Self { declared: Declarations::default(), ..self.clone() }.open_one(path)?;
+        declared.iter().try_for_each(|it| store.add_shard(&it.name, &it.place).map(drop))
+    }
+
+    /// Opens a store with one data file, or what its directory has.
+    fn open_one(&self, path: &Path) -> Result<Store> {
         self.check().map_err(|source| Error::Io { path: path.to_owned(), source })?;
         let careful = Self { refuses_shards: !self.follower, ..self.clone() };
         let inner = match shared::open(&careful, path) {

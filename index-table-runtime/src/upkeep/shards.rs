@@ -314,8 +314,10 @@ pub(super) fn open_in(
         is_kept || (shards.is_read_only() && is_target(shards, rows.schema, routing.map(), number));
     let is_kept = is_kept && has_table(opened, rows.schema)?;
     let is_own = routing.all_shards().contains(&number);
+    let is_from_one_file =
+        shards.is_first_file(number) && shards.is_from_one_file(rows.schema.name)?;
     if !is_own && !is_kept {
-        if unchecked.is_some()
+        if (unchecked.is_some() || is_from_one_file)
             && moves_with_copies(shards, routing.map(), number).is_empty()
             && has_table(opened, rows.schema)?
             && has_rows(&shard.store()?, rows)?
@@ -341,11 +343,12 @@ pub(super) fn open_in(
         });
     }
     let has_main_rows_elsewhere = routing.has_main_rows_elsewhere();
-    let is_from_one_file = shards.is_from_one_file(rows.schema.name)?;
+    // With other maps, declared since, the rows are checked, and the global indexes are built.
+    let has_first_maps = is_from_one_file && routing.all_shards() == [number];
     let part = ShardPart {
         is_added: !is_own,
         is_from_elsewhere,
-        is_from_one_file,
+        is_from_one_file: has_first_maps,
         has_main_rows_elsewhere,
     };
     // A shard that is being attached or restored does not belong to the store yet.
@@ -353,6 +356,9 @@ pub(super) fn open_in(
         shards.announce_replaced();
     }
     let table = opening::open_with(&shard.store()?, rows, Some(part), online)?;
+    if is_from_one_file && !has_first_maps && !routing.is_reference() {
+        check_rows(shards, number, shard, routing, &table)?;
+    }
     if is_from_elsewhere {
         if routing.is_reference() {
             copies.check(&shard.store()?, &table, shard.name())?;

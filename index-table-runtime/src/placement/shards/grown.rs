@@ -20,6 +20,11 @@ impl Engine {
         manager.is_some_and(|manager| manager != self.directory())
     }
 
+    /// Whether a shard is in the directory of a store that has grown.
+    pub(crate) fn is_first_file(&self, shard: ShardNumber) -> bool {
+        shard == FIRST && self.has_grown()
+    }
+
     /// Whether a table is from the time before the store has grown, and was not opened since.
     ///
     /// Cost: none if the table was opened since; otherwise reads the catalog of the first shard.

@@ -22,6 +22,7 @@ use std::{
 
 use super::{
     MAIN,
+    belonging::has_manager,
     copy::close,
     open::{LOCK, OPEN, lock, manager_options, refused},
 };
@@ -61,6 +62,13 @@ pub(super) fn manager_of(path: &Path) -> Result<PathBuf> {
     let exists = files::exists(&grown.join(DATA_FILE));
     let exists = exists.map_err(|source| Error::opening(path, source))?;
     Ok(if exists { grown } else { path.to_owned() })
+}
+
+/// Whether a directory has a store with one data file. The lock of a store with shards is not there.
+pub(in crate::store) fn has_one_file(path: &Path) -> Result<bool> {
+    let exists = files::exists(&path.join(DATA_FILE));
+    let exists = exists.map_err(|source| Error::opening(path, source))?;
+    Ok(exists && !has_manager(path))
 }
 
 /// A store with one data file that becomes a store with one shard.

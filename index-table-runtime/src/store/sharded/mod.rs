@@ -25,6 +25,7 @@ pub(super) use belonging::{has_manager, is_open, mark_copy, refuse_shard};
 pub(super) use claim::refuse_new_shard;
 pub(super) use copy::copy_shards;
 pub(crate) use grow::Growing;
+pub(super) use grow::has_one_file;
 pub(crate) use join::{leave_records, open_added, open_attached, open_copy, open_restored};
 pub(crate) use leftovers::{left_copies, name_of_copy};
 pub(super) use open::{LOCK, open};

@@ -190,8 +190,7 @@ fn open_all(options: &Options, path: &Path, creates: bool) -> Result<Shards> {
 }
 
 fn plain(path: &Path) -> Error {
-    let reason =
-        "it is a plain store; create a sharded store in another directory, and `adopt` this one";
+    let reason = "it has one data file, the shard `main`; open it without `shard`, and add further shards with `add_shard`";
     refused(&path.display().to_string(), reason)
 }
 

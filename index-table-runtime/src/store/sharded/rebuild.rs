@@ -10,6 +10,7 @@ use super::{
     Store,
     copy::close,
     leftovers,
+    grow::GROWN,
     open::{OPEN, lock, manager_options, refused},
 };
 use crate::{
@@ -42,6 +43,9 @@ impl Options {
     /// have recorded the shard maps and the places of tables. When a repository is first opened, every row is
     /// compared with the rebuilt shard map. Until then, moves of keys of its shards, and the removal of these shards, are
     /// refused, because the shards have not recorded how its rows are distributed.
+    ///
+    /// If the store has grown from one data file, its manager is in the directory `shards.manager`. Then give the first shard as
+    /// `shard("main", ".")`.
     ///
     /// Shards that were closed properly need no other files. After a crash, they need their journal, the files
     /// `shards.journal.*` in `path`. So leave the journal in place, and move away only the `data.mdb` of a damaged
@@ -133,16 +137,23 @@ impl Options {
 fn rebuild(options: &Options, path: &Path) -> Result<()> {
     let _opening = OPEN.lock();
     let _lock = lock(path, options.file_mode)?;
-    if !DataFile(path).is_vacant()? {
+    let is_here = |shard: &DeclaredShard| {
+        let place = place_of(path, &shard.place.to_string_lossy());
+        place.canonicalize().is_ok_and(|place| place == path)
+    };
+    // The first data file of a store that has grown is in the directory of the store.
+    let has_grown = options.declared.shards.iter().any(is_here);
+    let directory = if has_grown { path.join(GROWN) } else { path.to_owned() };
+    if !DataFile(&directory).is_vacant()? {
         let reason =
             "there is a `data.mdb`: open the store, or move a damaged shard map manager away";
-        return Err(refused(&path.display().to_string(), reason));
+        return Err(refused(&directory.display().to_string(), reason));
     }
     let found = options.declared.shards.iter().map(|shard| find(options, shard, path));
     let records = records(found.collect::<Result<_>>()?)?;
     let partial = path.join(leftovers::MANAGER);
     let outcome = remove(&partial).and_then(|()| write(&records, &partial, options.file_mode));
-    let outcome = outcome.and_then(|()| place(&partial, path));
+    let outcome = outcome.and_then(|()| place(&partial, &directory));
     if outcome.is_err() {
         // The first error is returned.
         let _ = remove(&partial);
@@ -161,7 +172,10 @@ fn write(records: &ManagerRecords, partial: &Path, file_mode: u32) -> Result<()>
 
 /// Gives a complete manager its place. A file without commits there is replaced.
 fn place(partial: &Path, path: &Path) -> Result<()> {
-    let placed = fs::rename(partial.join(DATA_FILE), path.join(DATA_FILE));
+    let placed = match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => fs::rename(partial.join(DATA_FILE), path.join(DATA_FILE)),
+    };
     let placed = placed.and_then(|()| files::sync_directory(path));
     placed.map_err(|source| Error::io(path, source))?;
     // The next opening for writing removes an empty directory that remains.

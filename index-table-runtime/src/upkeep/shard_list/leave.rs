@@ -158,6 +158,11 @@ impl Store {
             let running = || refused("a move is running; wait until it has ended".to_owned());
             shards.move_turn().ok_or_else(running)
         };
+        if shards.number(name).is_some_and(|number| shards.is_first_file(number)) {
+            let reason = "it is the first data file of the store, in the directory of the store; move its keys to other shards, \
+                          and keep it";
+            return Err(refused(reason.to_owned()));
+        }
         drop(turn()?);
         // What can be refused is refused before entries are moved.
         let opening = inner.lock_opening();

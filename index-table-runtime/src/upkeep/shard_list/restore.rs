@@ -117,6 +117,11 @@ impl Store {
         if lost.opened().is_ok() {
             return Err(refused("it is available"));
         }
+        if shards.is_first_file(number) {
+            let reason = "it is the first data file of the store, in the directory of the store; close the store, move its \
+                          directory away, and restore the store with `Store::restore`";
+            return Err(refused(reason));
+        }
         let records = manager.read()?;
         let missing = || Error::internal("a shard without a record");
         let records = records.ok_or_else(missing)?;
