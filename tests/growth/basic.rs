@@ -10,38 +10,38 @@ use serde::{Deserialize, Serialize};
 #[index(email, unique, scope = "global")]
 pub(crate) struct Customer {
     #[primary_key]
-    tenant: u32,
+    pub(crate) tenant: u32,
     #[primary_key]
-    id: u64,
-    town: String,
-    last_name: String,
-    email: String,
+    pub(crate) id: u64,
+    pub(crate) town: String,
+    pub(crate) last_name: String,
+    pub(crate) email: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "orders", shard_by = tenant, shard_map = "customers")]
 pub(crate) struct Order {
     #[primary_key]
-    tenant: u32,
+    pub(crate) tenant: u32,
     #[primary_key]
-    number: u64,
-    total: i64,
+    pub(crate) number: u64,
+    pub(crate) total: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "events", shard_by = hash(id))]
 pub(crate) struct Event {
     #[primary_key]
-    id: u64,
-    text: String,
+    pub(crate) id: u64,
+    pub(crate) text: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "postal_codes", reference)]
 pub(crate) struct PostalCode {
     #[primary_key]
-    code: String,
-    town: String,
+    pub(crate) code: String,
+    pub(crate) town: String,
 }
 
 pub(crate) fn customer(tenant: u32, id: u64) -> Customer {

@@ -1,3 +1,6 @@
 //! Stores with one data file that get further ones while they are used.
 
 mod basic;
+mod beside;
+mod killed;
+mod readers;

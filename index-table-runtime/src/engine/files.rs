@@ -19,6 +19,9 @@ pub(crate) const DATA_FILE: &str = "data.mdb";
 /// The file with LMDB's locks in the directory of a store.
 pub(crate) const LOCK_FILE: &str = "lock.mdb";
 
+/// The file that the process has locked that writes a store with shards.
+pub(crate) const WRITER_LOCK: &str = "writer.lock";
+
 /// The file that describes an archive, in its directory.
 pub(crate) const MANIFEST_FILE: &str = "manifest";
 

@@ -91,6 +91,7 @@ fn another_file() -> heed::Error {
 impl Engine {
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
         let (txn, pass) = self.begin(Kind::Reader, read_txn)?;
+        self.refuse_grown(txn.id())?;
         Ok(Txn::reading(self, txn, pass))
     }
 

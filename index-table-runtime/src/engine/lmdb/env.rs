@@ -14,6 +14,7 @@ use std::{
 use super::{
     durable::OpenedAs,
     gate::{Gate, Kind},
+    growth::Growth,
     journal::member::Member,
     names::{Database, Env},
     opened::Files,
@@ -51,6 +52,8 @@ pub(crate) struct Engine {
     pub(super) journal: Latest<Member>,
     /// Whether the process that wrote the store before has ended without closing it.
     pub(super) was_left: bool,
+    /// What a reader knows of the growth of the store.
+    pub(super) growth: Growth,
     /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.
     pub(super) is_joining: AtomicBool,
 }

@@ -34,6 +34,7 @@ mod env;
 mod error;
 mod follow;
 mod gate;
+mod growth;
 mod handle;
 pub(crate) mod journal;
 mod journalled;

@@ -20,6 +20,7 @@ use super::{
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
+    growth::Growth,
     journal::{
         archive::known,
         evidence,
@@ -130,6 +131,7 @@ impl Engine {
         let alone = presence.is_alone() || !presence.is_known();
         let mut engine = Self::open_patiently(options, path, plan, alone)?;
         engine.was_left = was_left;
+        engine.growth = Growth::of(path, options.read_only && !options.manager && shared.is_none());
         engine.opened_as.set_without_journal(without_journal);
         if options.refuses_shards && !options.read_only && engine.has_own_records()? {
             return Err(error::is_shard(path));
@@ -256,6 +258,7 @@ impl Engine {
             waiting: AtomicUsize::new(0),
             journal: Latest::new(),
             was_left: false,
+            growth: Growth::Known,
             is_joining: AtomicBool::new(false),
         };
         // The slots of ended processes would prevent the reuse of pages. A journal that is about to start

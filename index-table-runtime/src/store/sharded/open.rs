@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The lock file of the process that writes the store.
-pub(in crate::store) const LOCK: &str = "writer.lock";
+pub(in crate::store) const LOCK: &str = files::WRITER_LOCK;
 
 /// The map size of the manager. It has a few hundred bytes for each shard and each boundary of a shard map.
 const MANAGER_MAP: usize = 1 << 26;

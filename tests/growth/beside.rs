@@ -1,0 +1,163 @@
+//! Readers, writers, group writers, watchers and consumers beside the growth of their store.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+use index_table::{IndexTable, Result, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::basic::{All, Order, customer};
+
+/// Rows with numbers, changes, an eventual index and totals.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "payments", shard_by = tenant, changes)]
+#[index(kind, consistency = "eventual")]
+#[aggregate(tenant, sum = [cents])]
+struct Payment {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u64,
+    kind: String,
+    cents: i64,
+}
+
+/// A payment's receipt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "receipts", shard_by = tenant, shard_map = "payments")]
+#[index(tenant, payment)]
+#[references(Payment, fields = [tenant, payment], on_delete = "cascade")]
+struct Receipt {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u64,
+    payment: u64,
+}
+
+fn payment(tenant: u32, id: u64) -> Payment {
+    Payment { tenant, id, kind: format!("kind {}", id % 3), cents: id as i64 }
+}
+
+#[test]
+fn transactions_beside_the_growth_see_all_rows() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path())?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    let writer = store.writer()?;
+    let (is_over, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| -> Result<()> {
+        let read = || -> Result<()> {
+            while !is_over.load(SeqCst) {
+                let txn = store.read()?;
+                assert_eq!(all.customers.all(&txn).count()?, 300);
+                for tenant in [0, 70] {
+                    let own = customer(tenant, 1);
+                    assert_eq!(all.customers.get_by_email(&txn, &own.email)?, Some(own));
+                }
+                let early = written.load(SeqCst);
+                drop(txn);
+                let txn = store.read()?;
+                assert!(all.orders.find_by_tenant(&txn, 1000).count()? as u64 >= early);
+            }
+            Ok(())
+        };
+        let write = || -> Result<()> {
+            for number in 1.. {
+                if is_over.load(SeqCst) {
+                    break;
+                }
+                let order = Order { tenant: 1000, number, total: 1 };
+                if number % 2 == 0 {
+                    let orders = all.orders.clone();
+                    writer.submit(move |txn| orders.insert(txn, &order)).wait()?;
+                } else {
+                    store.transaction(|txn| all.orders.insert(txn, &order))?;
+                }
+                written.store(number, SeqCst);
+            }
+            Ok(())
+        };
+        let submit = || -> Result<()> {
+            for number in 1.. {
+                if is_over.load(SeqCst) {
+                    break;
+                }
+                let (orders, order) =
+                    (all.orders.clone(), Order { tenant: 60, number: number + 1, total: 1 });
+                all.orders.submit_for(&writer, 60, move |txn| orders.put(txn, &order)).wait()?;
+            }
+            Ok(())
+        };
+        let threads = [scope.spawn(read), scope.spawn(write), scope.spawn(submit)];
+        thread::sleep(Duration::from_millis(50));
+        let grown = store.add_shard("east", "east").and_then(|_| {
+            thread::sleep(Duration::from_millis(50));
+            store.move_range("customers", 50u32..2000, "east").run()?;
+            store.move_slots("customers.email", ..2048, "east").run()
+        });
+        thread::sleep(Duration::from_millis(50));
+        is_over.store(true, SeqCst);
+        for thread in threads {
+            thread.join().unwrap()?;
+        }
+        grown.map(drop)
+    })?;
+    let txn = store.read()?;
+    assert_eq!(all.orders.find_by_tenant(&txn, 1000).count()? as u64, written.load(SeqCst));
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}
+
+#[test]
+fn numbers_changes_totals_queues_and_references_continue() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path())?;
+    let (payments, receipts) = (PaymentRepository::open(&store)?, ReceiptRepository::open(&store)?);
+    let write = |ids: std::ops::Range<u64>| {
+        store.transaction(|txn| {
+            for id in ids.clone() {
+                for tenant in [1, 2] {
+                    payments.insert(txn, &payment(tenant, id))?;
+                    receipts.insert(txn, &Receipt { tenant, id, payment: id })?;
+                }
+            }
+            Ok(())
+        })
+    };
+    let mut mail = payments.changes(&store, "mail")?;
+    write(0..10)?;
+    store.add_shard("east", "east")?;
+    write(10..20)?;
+    store.move_range("payments", 2u32.., "east").run()?;
+    write(20..30)?;
+    let (mut seen, mut last) = (Vec::new(), 0);
+    loop {
+        let batch = mail.next_batch(7)?;
+        if batch.is_empty() {
+            break;
+        }
+        for change in batch.iter() {
+            assert!(change.number > last, "{} after {last}", change.number);
+            last = change.number;
+            seen.push(change.row.id);
+        }
+        batch.commit(&store)?;
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (0..30).flat_map(|id| [id, id]).collect::<Vec<_>>());
+    while payments.drain(&store, 100)?.applied > 0 {}
+    let txn = store.read()?;
+    assert_eq!(payments.find_by_kind(&txn, "kind 1").stale().rows().count(), 20);
+    drop(txn);
+    store.transaction(|txn| payments.delete(txn, 2, 5).map(drop))?;
+    store.transaction(|txn| payments.delete(txn, 1, 5).map(drop))?;
+    let txn = store.read()?;
+    assert_eq!(receipts.all(&txn).count()?, 58);
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}
