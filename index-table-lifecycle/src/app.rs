@@ -25,11 +25,10 @@ use crate::{
     tables::{self, Filler, KINDS, Kind, Progress, Tables, first},
 };
 
-/// An open store. The shards are `None` for a plain store.
+/// An open store.
 #[derive(Clone)]
 pub(crate) struct Handle {
     pub(crate) store: Store,
-    pub(crate) shards: Option<Store>,
     pub(crate) tables: Tables,
     /// Whether the indexes of fillers are left to a build.
     pub(crate) is_online: bool,
@@ -71,20 +70,21 @@ pub(crate) fn open_copy(config: &Config, path: &Path, read_only: bool) -> Result
     let options = Store::options().create(false).read_only(read_only);
     if config.shards == 0 {
         let store = options.durability(index_table::Durability::Journal).open(path)?;
-        return Handle::plain(store, false);
+        return Handle::of(store, false);
     }
-    let shards = options.open(path)?;
-    Handle::of(shards, false)
+    Handle::of(options.open(path)?, false)
 }
 
 impl Handle {
-    pub(crate) fn of(shards: Store, online: bool) -> Result<Self> {
-        let handle = Self::plain(shards.clone(), online)?;
-        Ok(Self { shards: Some(shards), ..handle })
+    pub(crate) fn of(store: Store, is_online: bool) -> Result<Self> {
+        Ok(Self { tables: Tables::open(&store, is_online)?, store, is_online })
     }
 
-    pub(crate) fn plain(store: Store, is_online: bool) -> Result<Self> {
-        Ok(Self { tables: Tables::open(&store, is_online)?, store, shards: None, is_online })
+    /// Returns the store if it has several data files, or has had several since it was opened.
+    pub(crate) fn shards(&self) -> Option<&Store> {
+        (self.store.shard_ids().iter().any(|it| it.name() != "main")
+            || !self.store.unavailable_shards().is_empty())
+        .then_some(&self.store)
     }
 }
 
@@ -149,15 +149,12 @@ impl App {
         if self.config.archive == 1 { options.archive(archive) } else { options }
     }
 
-    pub(crate) fn open_store(&self) -> Result<(Store, Option<Store>)> {
+    pub(crate) fn open_store(&self) -> Result<Store> {
         let (path, archive) = self.current();
         let options = self.options(&archive);
-        if self.config.shards == 0 {
-            return Ok((options.open(path)?, None));
-        }
-        let options = if self.has("created") { options } else { self.config.sharded(options) };
-        let shards = options.open(path)?;
-        Ok((shards.clone(), Some(shards)))
+        let is_declared = self.config.shards > 0 && !self.has("created");
+        let options = if is_declared { self.config.sharded(options) } else { options };
+        options.open(path)
     }
 
     /// Opens the store, and starts the threads. `online` leaves the indexes of fillers to a build.
@@ -166,7 +163,7 @@ impl App {
         if let Some(open) = &*open {
             return Ok(open.handle.clone());
         }
-        let (store, shards) = self.open_store()?;
+        let store = self.open_store()?;
         let is_new = !self.has("created");
         if is_new && !self.has("begun") {
             let accounts = first::AccountRepository::open(&store)?;
@@ -180,7 +177,7 @@ impl App {
         if online {
             drop(first::FillerRepository::open(&store)?);
         }
-        let handle = Handle { shards, ..Handle::plain(store, online)? };
+        let handle = Handle::of(store, online)?;
         if is_new {
             self.fill(&handle)?;
             // A restored archive has the first rows.
@@ -285,7 +282,7 @@ impl App {
         txn: &'a index_table::ReadTxn<'t>,
     ) -> Check<'a, 't> {
         // Another process reads each shard in a snapshot of its own.
-        let is_instant = !self.is_reader || self.config.shards == 0;
+        let is_instant = !self.is_reader || (self.config.shards == 0 && !self.has("grown"));
         let Config { tenants, fillers, .. } = self.config;
         Check {
             tables,

@@ -428,7 +428,7 @@ pub(crate) fn add(app: &App, handle: &Handle, step: &Step) -> Outcome {
     let mut orders = tables.orders.changes(store, name)?;
     killing(3);
     // A shard that leaves from now on has no change that the consumer lacks.
-    let present = handle.shards.as_ref().map(Store::shard_ids);
+    let present = handle.shards().map(Store::shard_ids);
     let is_present =
         |shard: &str| present.as_ref().is_none_or(|all| all.iter().any(|own| own.name() == shard));
     // The position of a consumer whose addition was killed can be later.

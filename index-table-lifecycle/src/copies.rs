@@ -33,8 +33,7 @@ fn remove(path: &Path) -> Outcome {
 /// Compares a complete copy with the model. Returns its progress.
 fn check_copy(app: &App, path: &Path) -> Outcome<BTreeMap<u32, Progress>> {
     let copy = open_copy(&app.config, path, false)?;
-    if let Some((shard, reason)) = copy.shards.as_ref().and_then(|it| it.unavailable_shards().pop())
-    {
+    if let Some((shard, reason)) = copy.shards().and_then(|it| it.unavailable_shards().pop()) {
         return wrong(format!("the copy has no shard `{shard}`: {reason}"));
     }
     let txn = copy.store.read()?;
@@ -47,7 +46,7 @@ fn check_copy(app: &App, path: &Path) -> Outcome<BTreeMap<u32, Progress>> {
 }
 
 pub(crate) fn is_complete(handle: &Handle) -> bool {
-    handle.shards.as_ref().is_none_or(|it| it.unavailable_shards().is_empty())
+    handle.shards().is_none_or(|it| it.unavailable_shards().is_empty())
 }
 
 fn operations(progress: &BTreeMap<u32, Progress>) -> BTreeMap<u32, u64> {
@@ -102,15 +101,17 @@ pub(crate) fn backup(app: &Arc<App>) -> Outcome {
 pub(crate) fn lose(app: &Arc<App>, shard: &str) -> Outcome {
     let _copying = app.copying();
     // A backup of a shard that is older than a move can't be used.
-    if !app.has("backup") || app.has("moved") || app.config.shards == 0 {
+    if !app.has("backup") || app.has("moved") {
         return Ok(());
     }
     // A directory of a shard that has left may be in use, so only shards of the store are lost.
     let handle = app.handle()?;
-    let shards = handle.shards.as_ref().filter(|it| it.shard(shard).is_ok());
+    let shards = handle.shards().filter(|it| it.shard(shard).is_ok());
     let place = shards.and_then(|it| it.shard_directories().into_iter().find(|it| it.0 == shard));
     drop(handle);
-    let Some((_, path)) = place.filter(|it| it.1.exists()) else { return Ok(()) };
+    // The first data file of a store that has grown is in the directory of the store.
+    let is_lost = |path: &Path| path.exists() && path != app.current().0;
+    let Some((_, path)) = place.filter(|it| is_lost(&it.1)) else { return Ok(()) };
     app.close();
     app.mark("detached")?;
     Ok(fs::remove_dir_all(path)?)
@@ -127,14 +128,13 @@ pub(crate) fn restore_shard(app: &Arc<App>, step: &Step) -> Outcome {
     let handle = match app.handle() {
         // A table has all of its rows in the lost shard, and can't be opened.
         Err(Failure::Store(Error::ShardUnavailable { .. })) => {
-            let (store, shards) = app.open_store()?;
+            let store = app.open_store()?;
             let _references = (KindRepository::open(&store)?, ConsumerRepository::open(&store)?);
-            let restore = |shards| restore_lost(app, &shards, (name, end)).map(drop);
-            return shards.map_or(Ok(()), restore);
+            return restore_lost(app, &store, (name, end)).map(drop);
         }
         handle => handle?,
     };
-    let Some(shards) = &handle.shards else { return Ok(()) };
+    let Some(shards) = handle.shards() else { return Ok(()) };
     if !restore_lost(app, shards, (name, end))? {
         return Ok(());
     }
@@ -249,7 +249,7 @@ pub(crate) fn restore_archive(app: &Arc<App>, paused: bool) -> Outcome {
 /// Loses the shard map manager, and builds it again from the shards.
 pub(crate) fn rebuild(app: &Arc<App>) -> Outcome {
     let handle = app.handle()?;
-    let Some(shards) = handle.shards.clone().filter(|_| is_complete(&handle)) else {
+    let Some(shards) = handle.shards().cloned().filter(|_| is_complete(&handle)) else {
         return Ok(());
     };
     let mut places = shards.shard_directories();
@@ -258,7 +258,9 @@ pub(crate) fn rebuild(app: &Arc<App>) -> Outcome {
     drop((handle, shards));
     app.close();
     let (path, archive) = app.current();
-    fs::remove_file(path.join("data.mdb"))?;
+    let grown = path.join("shards.manager");
+    let manager = if grown.exists() { grown } else { path.clone() };
+    fs::remove_file(manager.join("data.mdb"))?;
     let options = app.options(&archive);
     let options = places.iter().fold(options, |all, (name, place)| all.shard(name, place));
     let store = options.rebuild(&path)?;
@@ -271,9 +273,9 @@ fn open_follower(app: &App) -> index_table::Result<Follower> {
     Follower::open(format!("{}.follower", store.display()), archive)
 }
 
-fn handle_of(app: &App, follower: &Follower) -> index_table::Result<Handle> {
+fn handle_of(follower: &Follower) -> index_table::Result<Handle> {
     let store = follower.store().clone();
-    if app.config.shards == 0 { Handle::plain(store, false) } else { Handle::of(store, false) }
+    Handle::of(store, false)
 }
 
 /// Compares the snapshots of a follower with the model, for a while.
@@ -292,7 +294,7 @@ pub(crate) fn follow(app: &Arc<App>, millis: u64) -> Outcome {
             thread::sleep(Duration::from_millis(20));
             continue;
         };
-        let Ok(handle) = handle_of(app, &following) else { continue };
+        let Ok(handle) = handle_of(&following) else { continue };
         while begun.elapsed() < Duration::from_millis(millis) {
             match read_one(app, &handle, &mut states, &mut random) {
                 Err(failure) if failure.is_expected() => break,
@@ -337,7 +339,7 @@ fn caught_up(app: &Arc<App>) -> Outcome<Option<(Follower, BTreeMap<u32, u64>)>> 
 }
 
 fn compare(app: &App, following: &Follower, expected: &BTreeMap<u32, u64>) -> Outcome {
-    let (handle, begun) = (handle_of(app, following)?, Instant::now());
+    let (handle, begun) = (handle_of(following)?, Instant::now());
     loop {
         let txn = handle.store.read()?;
         let found = app.check(&handle.tables, &txn).all(&mut States::new(app.config.seed))?;

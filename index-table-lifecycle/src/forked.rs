@@ -42,8 +42,7 @@ pub(crate) fn fork(app: &Arc<App>, step: &Step) -> Outcome {
 /// writes. No other step runs.
 fn fork_and_open(app: &Arc<App>) -> Outcome {
     app.close();
-    let (store, shards) = app.open_store()?;
-    let mut inherited = Some(Handle { shards, ..Handle::plain(store, false)? });
+    let mut inherited = Some(Handle::of(app.open_store()?, false)?);
     let pid = start_child(|| {
         drop(inherited.take());
         let outcome = open_again(app);

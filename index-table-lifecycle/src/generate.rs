@@ -25,7 +25,7 @@ const STEPS: [(&str, u64); 16] = [
     ("read-only", 1),
 ];
 
-/// Further steps of a store with shards.
+/// Further steps of a store with shards. A store with one data file is one from the first `add` on.
 const OF_SHARDS: [(&str, u64); 11] = [
     ("lose", 1),
     ("restore-shard", 1),
@@ -78,9 +78,7 @@ struct Choice {
 /// combination of steps is frequent in some scripts, and a step that fails doesn't hide the failures of all others.
 fn choice(random: &mut Random, config: &Config, without: &[String]) -> Choice {
     let mut steps = STEPS.to_vec();
-    if config.shards > 0 {
-        steps.extend(OF_SHARDS);
-    }
+    steps.extend(OF_SHARDS);
     if config.archive == 1 {
         steps.extend(OF_ARCHIVES);
     }
@@ -100,7 +98,7 @@ pub(crate) fn script(seed: u64, without: &[String]) -> Script {
         seed,
         tenants: 1 + random.below(6) as u32,
         fillers: [0, 20, 500, 500, 3000][random.below(5) as usize % 5],
-        shards: if random.one_in(10) { 0 } else { 2 + random.below(3) as u32 },
+        shards: if random.one_in(4) { 0 } else { 2 + random.below(3) as u32 },
         archive: random.below(2) as u32,
         writers: 1 + random.below(2) as u32,
         readers: random.below(3) as u32,
@@ -109,7 +107,11 @@ pub(crate) fn script(seed: u64, without: &[String]) -> Script {
     };
     let choice = choice(&mut random, &config, without);
     let mut shards = Shards {
-        present: (0..config.shards).map(shard_name).collect(),
+        present: if config.shards == 0 {
+            vec!["main".to_owned()]
+        } else {
+            (0..config.shards).map(shard_name).collect()
+        },
         due: Vec::new(),
         next: config.shards,
     };

@@ -45,7 +45,7 @@ pub(crate) fn perform(app: &Arc<App>, step: &Step) -> Outcome {
 
 fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
     let (store, tables) = (&handle.store, &handle.tables);
-    match (step.name(), &handle.shards) {
+    match (step.name(), handle.shards()) {
         ("build", _) => {
             let steps = tables.fillers.build(store).batch_bytes(1000);
             let built = steps.progress(|_| app.rest()).run()?;
@@ -77,9 +77,12 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
             let _guards = (app.consumers(), app.pause());
             app.leases.leave(app)
         }
-        ("add", Some(shards)) => {
+        ("add", _) => {
             let name = step.word(1);
-            Ok(shards.add_shard(name, name).map(drop)?)
+            if app.config.shards == 0 {
+                app.mark("grown")?;
+            }
+            Ok(store.add_shard(name, name).map(drop)?)
         }
         ("remove", Some(shards)) => {
             let _paused = crate::whole::prepared(app, handle, step)?;

@@ -13,7 +13,7 @@ pub(crate) struct Config {
     pub(crate) tenants: u32,
     /// The number of rows of each tenant that never change.
     pub(crate) fillers: u32,
-    /// 0: a plain store.
+    /// 0: a store with one data file, which can grow.
     pub(crate) shards: u32,
     pub(crate) archive: u32,
     pub(crate) writers: u32,

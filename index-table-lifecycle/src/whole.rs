@@ -54,7 +54,7 @@ pub(crate) fn prepared<'a>(
         return Ok(None);
     }
     let paused = app.pause();
-    if let Some(shards) = handle.shards.as_ref().filter(|_| is_available(handle)) {
+    if let Some(shards) = handle.shards().filter(|_| is_available(handle)) {
         let begun = Instant::now();
         // A move may run beside this step.
         while let Err(error) = end_moves(shards, step.word(1)) {
@@ -80,7 +80,7 @@ fn end_moves(shards: &Store, shard: &str) -> Result<()> {
 }
 
 fn is_available(handle: &Handle) -> bool {
-    handle.shards.as_ref().is_none_or(|it| it.unavailable_shards().is_empty())
+    handle.shards().is_none_or(|it| it.unavailable_shards().is_empty())
 }
 
 /// Checks the store, and prints the progress of each tenant. The writers are paused.
@@ -114,7 +114,7 @@ pub(crate) fn paused(app: &App, handle: &Handle) -> Outcome<BTreeMap<u32, Progre
 
 /// The copies of a reference table are equal in all available shards.
 fn references(handle: &Handle) -> Outcome {
-    let Some(shards) = &handle.shards else { return Ok(()) };
+    let Some(shards) = handle.shards() else { return Ok(()) };
     let (mut first, tables) = (None, &handle.tables);
     for shard in shards.shard_ids() {
         let txn = match shards.read_on(&shard) {
@@ -168,7 +168,7 @@ fn drain(app: &App, handle: &Handle) -> Outcome {
     }
     let txn = store.read()?;
     let lags = (tables.people.lag(&txn)?, tables.orders.lag(&txn)?);
-    let moves = handle.shards.as_ref().map(|it| it.moves().map(|it| it.len())).transpose()?;
+    let moves = handle.shards().map(|it| it.moves().map(|it| it.len())).transpose()?;
     if moves.is_some_and(|it| it > 0) || app.has("detached") {
         Ok(())
     } else {

@@ -1,5 +1,6 @@
 //! Stores with one data file that get further ones while they are used.
 
+mod archived;
 mod basic;
 mod beside;
 mod killed;

@@ -10,7 +10,7 @@ use std::{
 use super::{
     Store,
     copy::{Modes, Partial, at_path},
-    sharded::restore_shards,
+    sharded::{leave_shards, restore_shards},
 };
 use crate::{
     engine::{
@@ -203,7 +203,7 @@ impl<'a> RestoreArchive<'a> {
     /// damaged or missing; [`Error::Io`] with the kind `NotFound` if there is no archive, with the kind `AlreadyExists` if
     /// `path` exists, and for every error of the file system; [`Error::DiskFull`].
     pub fn run(self, path: impl AsRef<Path>) -> Result<CommitNumber> {
-        self.run_with(path.as_ref(), &mut |_, _| Ok(()))
+        self.run_with(path.as_ref(), &mut |directory, _| leave_shards(directory))
     }
 
     /// Restores the store like [`run`](Self::run). Before the directory is renamed, calls `complete` with the directory
@@ -220,7 +220,7 @@ impl<'a> RestoreArchive<'a> {
         };
         let archive = Archive::open(&archive)?;
         let last = Last::until(until.as_ref());
-        if archive.is_sharded() {
+        if archive.is_sharded_at(&last)? {
             let mut check = |base: &Base| Last::refuse_incomplete(until.as_ref(), &archive, base);
             return restore_shards(&archive, &last, path, (&mut report, &mut check), complete);
         }

@@ -217,8 +217,7 @@ impl Follower {
         let directory =
             std::path::absolute(archive.as_ref()).map_err(|it| Error::io(archive.as_ref(), it))?;
         let archive = Archive::open(&directory)?;
-        let is_sharded = archive.is_sharded();
-        let own = Original { path, archive: &directory, is_sharded };
+        let own = Original { path, archive: &directory };
         let mut opening = None;
         let mut is_copied = false;
         if !own.is_ready(&archive)? {
@@ -318,7 +317,11 @@ impl Follower {
         self.complete()?;
         Following::forget(&self.store.inner.engines.directory())?;
         match self.store.inner.engines.several() {
-            None => self.store.inner.engines.on_disk()?.become_writable(),
+            None => {
+                self.store.inner.engines.on_disk()?.become_writable()?;
+                // The original was growing, and no data file follows.
+                sharded::leave_store(&self.store)
+            }
             Some(shards) => shards.become_writable(),
         }
     }
@@ -419,7 +422,6 @@ impl Drop for Opening {
 struct Original<'o> {
     path: &'o Path,
     archive: &'o Path,
-    is_sharded: bool,
 }
 
 impl Original<'_> {
@@ -470,7 +472,7 @@ impl Original<'_> {
             Some(Left::Written) => Err(written(self.path)),
             Some(Left::Interrupted) => Ok(false),
             Some(Left::Complete) if mark.continues => Ok(true),
-            Some(Left::Complete) => match open_store(self.path, self.archive, self.is_sharded) {
+            Some(Left::Complete) => match open_store(self.path, self.archive) {
                 Err(Error::NotInArchive { .. }) => Ok(false),
                 opened => refuse_written(self.path, mark, &commits(&opened?)?).map(|()| false),
             },
@@ -480,7 +482,7 @@ impl Original<'_> {
     /// Opens a copy, and finds its position in the archive.
     fn open(&self, copy: &Path) -> Result<(Store, Following)> {
         let archive = Archive::open(self.archive)?;
-        let store = open_store(copy, self.archive, self.is_sharded)?;
+        let store = open_store(copy, self.archive)?;
         let commits = commits(&store)?;
         if let Some(mark) = lmdb::mark_of_follower(copy, &archive)? {
             refuse_written(copy, mark, &commits)?;
@@ -523,10 +525,18 @@ impl Original<'_> {
 }
 
 /// Opens the copy. Only the records of the archive change it.
-fn open_store(path: &Path, archive: &Path, is_sharded: bool) -> Result<Store> {
+fn open_store(path: &Path, archive: &Path) -> Result<Store> {
     let options = Options { follower: true, ..Store::options() }.create(false);
-    if !is_sharded {
-        return options.durability(Durability::None).open(path);
+    // The copy can be from before the store has grown.
+    if !sharded::has_manager(path) {
+        let store = options.durability(Durability::None).open(path)?;
+        if sharded::is_growing(&store)? {
+            let reason = "the original gets a second data file, and the archive has no base of its shards yet; open the follower \
+                          again, which copies them";
+            let (path, reason) = (archive.to_owned(), reason.to_owned());
+            return Err(Error::NotInArchive { path, reason });
+        }
+        return Ok(store);
     }
     let store = sharded::open(&options, path)?;
     if let Some((shard, reason)) = store.unavailable_shards().into_iter().next()

@@ -108,7 +108,13 @@ impl Engine {
                     for offset in &record.frames {
                         let place = Place { sequence: head.segment, offset: *offset };
                         sections(*file, head, *offset, &mut |section| {
-                            if is_own(section.shard) { apply(section, place) } else { Ok(()) }
+                            if !is_own(section.shard) {
+                                return Ok(());
+                            }
+                            if part.is_none() {
+                                self.note_growth(section.changes);
+                            }
+                            apply(section, place)
                         })?;
                     }
                     Ok(())

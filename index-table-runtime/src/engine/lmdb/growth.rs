@@ -1,4 +1,4 @@
-//! Readers of a store with one data file that another process makes a store with shards.
+//! Readers and followers of a store with one data file that another process makes a store with shards.
 //!
 //! Rows can then be in other data files. The writer creates the lock of a store with shards before it moves any row, and each of its
 //! later commits has a new number. So a reader looks for this file when its snapshot has another number than the last one, and no
@@ -6,12 +6,15 @@
 
 use std::{
     path::Path,
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicBool, AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
-use super::env::Engine;
+use super::{env::Engine, journal::changes::Operations, names::SHARD};
 use crate::{
-    engine::files,
+    engine::{Options, files},
     model::error::{Error, Result},
 };
 
@@ -21,15 +24,23 @@ pub(super) enum Growth {
     Known,
     /// The number of the last snapshot at which the store had one data file.
     OneFile(AtomicUsize),
+    /// Whether the original of this follower has several data files now.
+    Followed(AtomicBool),
 }
 
 impl Growth {
-    /// Returns what a process knows that opens the data file in a directory. `is_reader` if it opens it as a whole store, without
-    /// writing it.
-    pub(super) fn of(path: &Path, is_reader: bool) -> Self {
+    /// Returns what a process knows that opens the data file in a directory.
+    pub(super) fn of(path: &Path, options: &Options, is_shard: bool) -> Self {
+        if is_shard || options.manager {
+            Self::Known
+        } else if options.follower {
+            Self::Followed(AtomicBool::new(false))
         // After an error, the first transaction looks again.
-        let is_one = is_reader && !has_shards(path).unwrap_or(false);
-        if is_one { Self::OneFile(AtomicUsize::new(0)) } else { Self::Known }
+        } else if options.read_only && !has_shards(path).unwrap_or(false) {
+            Self::OneFile(AtomicUsize::new(0))
+        } else {
+            Self::Known
+        }
     }
 }
 
@@ -46,6 +57,7 @@ impl Engine {
             Growth::OneFile(last) if last.load(Relaxed) != number => {
                 self.look_for_shards(last, number)
             }
+            Growth::Followed(has_grown) if has_grown.load(Acquire) => Err(self.grown()),
             _ => Ok(()),
         }
     }
@@ -53,10 +65,25 @@ impl Engine {
     #[cold]
     fn look_for_shards(&self, last: &AtomicUsize, number: usize) -> Result<()> {
         if has_shards(&self.path)? {
-            let reason = "another process has added a data file to the store";
-            return Err(Error::ReopenNeeded { path: self.path.clone(), reason });
+            return Err(self.grown());
         }
         last.store(number, Relaxed);
         Ok(())
+    }
+
+    #[cold]
+    fn grown(&self) -> Error {
+        let reason = "another process has added a data file to the store, or to the original of this follower";
+        Error::ReopenNeeded { path: self.path.clone(), reason }
+    }
+
+    /// Notes changes that a follower with one data file is about to apply: the original can have other data files from the commit
+    /// on that has its own record as a shard.
+    pub(super) fn note_growth(&self, changes: &[u8]) {
+        if let Growth::Followed(has_grown) = &self.growth
+            && Operations::of(changes).any(|it| it.is_ok_and(|(name, _)| name == SHARD))
+        {
+            has_grown.store(true, Release);
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     engine::{self, DataFile, Durability, Options},
     model::error::{Error, Result},
     placement::shards::{Identity, Manager, ManagerRecords, Seen, place_of, write_alone},
-    store::shared,
+    store::{Store, shared},
 };
 
 /// Fails if the directory has a shard that belongs to a store, wherever the directory is.
@@ -66,6 +66,30 @@ pub(in crate::store) fn mark_copy(
         seen.identity().write(&copy)?;
     }
     close(copy, directory)
+}
+
+/// Makes a store with one data file one that belongs to no other store, if its original was growing.
+pub(in crate::store) fn leave_store(store: &Store) -> Result<()> {
+    if is_growing(store)? { write_alone(store.inner.engine()?) } else { Ok(()) }
+}
+
+/// Whether a store with one data file has the own record of a shard: it is a copy of a store that was growing.
+pub(in crate::store) fn is_growing(store: &Store) -> Result<bool> {
+    Ok(Seen::read(store.inner.engine()?)?.is_some_and(|seen| !seen.is_plain()))
+}
+
+/// Makes a restored data file a store with one data file, if its store was growing: it has the own record of a shard, and no shard
+/// map manager.
+pub(in crate::store) fn leave_shards(directory: &Path) -> Result<()> {
+    if !DataFile(directory).has_tables()? || has_manager(directory) {
+        return Ok(());
+    }
+    let options = Options::default().create(false).durability(Durability::Full);
+    let restored = engine::Engine::open(&options, directory)?;
+    if Seen::read(&restored)?.is_some_and(|seen| !seen.is_plain()) {
+        write_alone(&restored)?;
+    }
+    close(restored, directory)
 }
 
 /// Returns the directories in which the shard map manager can be.

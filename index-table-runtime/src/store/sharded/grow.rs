@@ -50,7 +50,7 @@ pub(super) const GROWN: &str = "shards.manager";
 const PARTIAL: &str = ".shards.manager.partial";
 
 /// The place of the first data file.
-const HERE: &str = ".";
+pub(super) const HERE: &str = ".";
 
 /// The number of the shard in the first data file.
 const FIRST: ShardNumber = 0;

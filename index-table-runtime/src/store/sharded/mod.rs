@@ -21,7 +21,9 @@ mod shards;
 use std::{fmt, sync::Arc};
 
 pub(super) use archive::restore_shards;
-pub(super) use belonging::{has_manager, is_open, mark_copy, refuse_shard};
+pub(super) use belonging::{
+    has_manager, is_growing, is_open, leave_shards, leave_store, mark_copy, refuse_shard,
+};
 pub(super) use claim::refuse_new_shard;
 pub(super) use copy::copy_shards;
 pub(crate) use grow::Growing;

@@ -9,8 +9,8 @@ use std::{
 use super::{
     Store,
     copy::close,
+    grow::{GROWN, HERE},
     leftovers,
-    grow::GROWN,
     open::{OPEN, lock, manager_options, refused},
 };
 use crate::{
@@ -250,7 +250,8 @@ fn find(options: &Options, shard: &DeclaredShard, path: &Path) -> Result<Found> 
         return Err(refused(&what, &reason));
     }
     let options = recorded(shard.options.as_ref().unwrap_or(options));
-    let (name, place) = (shard.name.clone(), own_place.to_owned());
+    let place = if directory == path { HERE } else { own_place };
+    let (name, place) = (shard.name.clone(), place.to_owned());
     let is_detached = identity.removed.contains(&identity.number);
     let state = if is_detached { ShardState::Removed } else { ShardState::Rebuilt };
     let record = ShardRecord { name, place, state, options };

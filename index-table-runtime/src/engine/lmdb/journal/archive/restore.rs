@@ -210,6 +210,31 @@ impl Archive {
         &self.directory
     }
 
+    /// Returns the bases from the time in which the store had one data file.
+    fn of_one_file(&self) -> impl DoubleEndedIterator<Item = &Base> {
+        self.bases.iter().filter(|base| base.shard.is_none())
+    }
+
+    /// Whether the store had several data files at the last commit of a restored store. A store can grow.
+    pub(crate) fn is_sharded_at(&self, until: &Until) -> Result<bool> {
+        if !self.is_sharded() || self.of_one_file().next().is_none() {
+            return Ok(self.is_sharded());
+        }
+        match until {
+            Until::End => Ok(true),
+            Until::Time(_) => {
+                let is_before = |base: &&Base| until.includes(0, base.commit, base.time);
+                let last = self.bases.iter().rev().find(is_before).or(self.bases.first());
+                Ok(last.is_some_and(|base| base.shard.is_some()))
+            }
+            Until::Commit(numbers) if numbers.len() > 1 => Ok(true),
+            Until::Commit(_) => {
+                let number = until.number_of(0);
+                Ok(self.base_of_commit(number)?.is_none())
+            }
+        }
+    }
+
     /// Returns the last base that does not follow the last commit of the restored store.
     ///
     /// # Errors
@@ -222,10 +247,10 @@ impl Archive {
             return Ok(base);
         }
         let is_before = |base: &&Base| until.includes_commit(base.commit, base.time);
-        if let Some(base) = self.bases.iter().rev().find(is_before) {
+        if let Some(base) = self.of_one_file().rev().find(is_before) {
             return Ok(*base);
         }
-        Err(self.lacks(match self.bases.first() {
+        Err(self.lacks(match self.of_one_file().next() {
             None => "it has no base yet; the store writes a base after it has been opened with the archive"
                 .to_owned(),
             Some(first) => {
@@ -242,7 +267,7 @@ impl Archive {
     fn base_of_commit(&self, number: u64) -> Result<Option<Base>> {
         // In the order of generations, the last base first.
         let mut last: Vec<Base> = Vec::new();
-        for base in self.bases.iter().rev().filter(|base| base.commit <= number) {
+        for base in self.of_one_file().rev().filter(|base| base.commit <= number) {
             if last.last().is_none_or(|newer| newer.generation != base.generation) {
                 last.push(*base);
             }

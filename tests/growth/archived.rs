@@ -1,0 +1,114 @@
+//! Archives and followers of a store that grows.
+
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use index_table::{Error, Follower, Result, Store};
+
+use crate::basic::All;
+
+fn opened(shop: &Path, archive: &Path) -> Result<Store> {
+    Store::options().archive(archive).open(shop)
+}
+
+fn archived(store: &Store) {
+    let begun = Instant::now();
+    loop {
+        let lag = store.archive_lag().expect("an archive");
+        if lag.commits == 0 && lag.has_base && lag.error.is_none() {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{lag:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn an_archive_has_the_moments_before_and_after_the_growth() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let (shop, archive) = (dir.path().join("shop"), dir.path().join("archive"));
+    let store = opened(&shop, &archive)?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    let (before, time) = (store.read()?.commit_number(), SystemTime::now());
+    thread::sleep(Duration::from_millis(5));
+    store.add_shard("east", "east")?;
+    store.move_range("customers", 50u32.., "east").run()?;
+    let after = store.read()?.commit_number();
+    assert!(before < after);
+    archived(&store);
+
+    for (name, restore) in [
+        ("commit", Store::restore_archive(&archive).until_commit(before)),
+        ("time", Store::restore_archive(&archive).until(time)),
+    ] {
+        let restored = dir.path().join(name);
+        restore.run(&restored)?;
+        let one = Store::open(&restored)?;
+        assert_eq!(one.shard_ids().len(), 1, "{name}");
+        assert!(!restored.join("writer.lock").exists(), "{name}");
+        All::open(&one)?.check(&one)?;
+    }
+    for (name, restore) in [
+        ("end", Store::restore_archive(&archive).until_end()),
+        ("now", Store::restore_archive(&archive)),
+        ("after", Store::restore_archive(&archive).until_commit(after)),
+    ] {
+        let restored = dir.path().join(name);
+        restore.run(&restored)?;
+        let several = Store::open(&restored)?;
+        assert_eq!(several.shard_ids().len(), 2, "{name}");
+        let copied = All::open(&several)?;
+        copied.check(&several)?;
+        assert_eq!(copied.orders.shard_of(&several, 70)?.name(), "east", "{name}");
+    }
+    // The archive goes on.
+    drop((all, store));
+    let store = opened(&shop, &archive)?;
+    All::open(&store)?.check(&store)?;
+    archived(&store);
+    Ok(())
+}
+
+#[test]
+fn a_follower_copies_the_shards_when_it_is_opened_again() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let (shop, archive, standby) = (path("shop"), path("archive"), path("standby"));
+    let store = opened(&shop, &archive)?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    archived(&store);
+    let follower = Follower::open(&standby, &archive)?;
+    let followed = All::open(follower.store())?;
+    assert_eq!(followed.customers.all(&follower.store().read()?).count()?, 300);
+
+    store.add_shard("east", "east")?;
+    store.move_range("customers", 50u32.., "east").run()?;
+    archived(&store);
+    let begun = Instant::now();
+    loop {
+        let counted = follower.store().read().and_then(|txn| followed.customers.all(&txn).count());
+        match counted {
+            Err(Error::ReopenNeeded { .. }) => break,
+            counted => assert_eq!(counted?, 300),
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "the follower has not noticed it");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(follower.lag()?.error.is_some());
+    drop((followed, follower));
+
+    let follower = Follower::open(&standby, &archive)?;
+    let followed = All::open(follower.store())?;
+    let txn = follower.store().read()?;
+    assert_eq!(followed.customers.all(&txn).count()?, 300);
+    assert_eq!(followed.customers.find_by_tenant(&txn, 70).count()?, 3);
+    drop(txn);
+    drop((all, store));
+    let promoted = follower.promote()?;
+    followed.check(&promoted)
+}
