@@ -136,7 +136,7 @@ impl Engine {
     /// Ends the own journal, and starts the journal of all shards, of which this data file is the first and only shard. Then
     /// calls `switch`, before another write transaction begins. A data file without a journal stays without one.
     ///
-    /// `manager` has the records of the shard map manager, for an archive.
+    /// `manager` is the id of the shard map manager, and `records` are its records, for an archive.
     ///
     /// If the process ends between the two journals, the data file is complete.
     ///
@@ -145,11 +145,12 @@ impl Engine {
     /// After an error, the store can't be written before it is opened again.
     pub(crate) fn share_journal(
         &self,
-        journal: &SharedJournal,
+        manager: [u8; 16],
         options: &Options,
-        manager: &[(Vec<u8>, Vec<u8>)],
+        records: &[(Vec<u8>, Vec<u8>)],
         switch: impl FnOnce() -> Result<()>,
     ) -> Result<Option<ManagerArchive>> {
+        let journal = SharedJournal::open(&self.path, manager)?;
         // So that less is left to be synced while writers wait.
         let data = marked::data(&self.path).and_then(|data| data.sync_data());
         data.map_err(|source| Error::io(&self.path, source))?;
@@ -162,7 +163,7 @@ impl Engine {
             writing.paths.remove_all(own.files());
             let (directory, env) = (self.path.clone(), self.env()?.clone());
             let joining = vec![Joining { shard: 0, directory, env, slots }];
-            let to_archive = options.destination().map(|it| (it, manager_changes(manager)));
+            let to_archive = options.destination().map(|it| (it, manager_changes(records)));
             let limits = Limits::new(options.checkpoint);
             let started = journal.start(joining, (&[], &[]), limits, to_archive);
             let mut members =

@@ -30,7 +30,6 @@ use crate::{
     engine::{
         self, DataFile, Durability, Options,
         files::{self, DATA_FILE},
-        lmdb::SharedJournal,
     },
     model::{
         error::{Error, Result},
@@ -142,11 +141,10 @@ impl Growing {
         let Engines::Several(shards) = engines else { return Err(missing()) };
         let manager = shards.manager().ok_or_else(missing)?;
         let records = manager.read()?.ok_or_else(missing)?;
-        let journal = SharedJournal::open(&path, records.own.id)?;
         let encoded = encoded(&records)?;
         let lmdb = main.engine()?.on_disk()?;
         let inner = &store.inner;
-        let archive = lmdb.share_journal(&journal, &options, &encoded, || {
+        let archive = lmdb.share_journal(records.own.id, &options, &encoded, || {
             switch()?;
             inner.engines.grow(shards);
             Ok(())

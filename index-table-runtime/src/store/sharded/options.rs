@@ -52,7 +52,8 @@ impl Options {
         own
     }
 
-    /// Adds a shard to a store that may have been created without it, as its last shard. If the store has the shard
+    /// Adds a shard to a store that may have been created without it, as its last shard. A store with one data file becomes a store
+    /// with shards, as by [`Store::add_shard`]. If the store has the shard
     /// already, or has removed or detached it in this directory, this has no effect.
     ///
     /// To add a shard while the store is in use, see [`Store::add_shard`].

@@ -27,6 +27,10 @@ impl Store {
     /// Adds a shard in a directory of its own, while the store is open. The path is relative to the directory of the store,
     /// or absolute. The new shard has the options of the first shard.
     ///
+    /// A store with one data file becomes a store with shards: the data file is its first shard, `main`, with all keys of all
+    /// tables. Handles, repositories and running transactions stay valid. Transactions that began before keep their snapshot.
+    /// Processes that have the store open for reading get [`Error::ReopenNeeded`] at their next transaction.
+    ///
     /// No shard map assigns keys to the new shard yet: move keys to it with [`move_range`](Store::move_range),
     /// [`move_slots`](Store::move_slots) or [`move_keys`](Store::move_keys). It gets a copy of each
     /// reference table. To add a shard when the store is opened, use
@@ -36,10 +40,12 @@ impl Store {
     /// After 64 shards have been added, the store has to be opened again before another shard can be added.
     ///
     /// Cost: the cost of creating a store, and one checkpoint of the journal. Write transactions of all shards wait while
-    /// the reference tables are copied.
+    /// the reference tables are copied. For a store with one data file also the creation of the shard map manager, and a
+    /// checkpoint during which write transactions wait. No rows are read.
     ///
     /// # Errors
     ///
+    /// [`Error::NotOffered`]: the store is in memory without shards, on a server, or has [`Durability::Full`](crate::Durability).
     /// [`Error::ShardRefused`]: a shard has this name, or the directory has a store. [`Error::WriteInProgress`] if this
     /// thread has a write transaction; the errors of [`Store::open`](crate::Store::open). The store is left without the
     /// shard.
