@@ -149,8 +149,8 @@ impl OpenTable {
         let Tables::Several(tables) = tables else {
             return Err(Error::internal("a grown table that is not in shards"));
         };
-        for table in declared.kept {
-            self.kept.push(table);
+        for in_shard in &declared.kept {
+            self.keep(in_shard)?;
         }
         self.tables.grow(tables);
         Ok(())
@@ -160,6 +160,10 @@ impl OpenTable {
     pub(crate) fn keep(&self, in_shard: &Arc<Self>) -> Result<OpenTables> {
         if !self.kept.iter().any(|own| Arc::ptr_eq(own, in_shard)) {
             self.kept.push(Arc::clone(in_shard));
+        }
+        // It counts other changes of the declaration, and the first shard had no global indexes before the store has grown.
+        if !self.accepts(&in_shard.record) {
+            self.renewed.add(in_shard.record.clone());
         }
         in_shard.databases()
     }
