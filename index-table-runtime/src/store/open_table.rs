@@ -145,7 +145,7 @@ impl OpenTable {
     }
 
     /// Uses the table through the shards of the store, which has grown. No write transaction is running.
-    pub(crate) fn grow(&self, tables: Tables, declared: Declared) -> Result<()> {
+    pub(crate) fn grow(&self, tables: Tables, declared: &Declared) -> Result<()> {
         let Tables::Several(tables) = tables else {
             return Err(Error::internal("a grown table that is not in shards"));
         };

@@ -204,7 +204,7 @@ impl Store {
                 let own = fields(key.of(table.schema.primary_key));
                 return Some(MapKeys { fields: own, is_hashed: key.hashed });
             }
-            let Some(tables) = table.tables.several() else { return None };
+            let tables = table.tables.several()?;
             let routing = tables.routing();
             let global = routing.global_with(map)?;
             Some(MapKeys { fields: fields(global.map_fields()), is_hashed: global.is_hashed() })

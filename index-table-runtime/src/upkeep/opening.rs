@@ -42,13 +42,21 @@ pub(super) struct ShardPart {
     /// Whether the table is opened in a further shard, which has no keys of it. Its part of each global index is empty, and
     /// complete.
     pub(super) is_added: bool,
-    /// Whether all global indexes are emptied, because the shard was adopted, rebuilt or restored.
-    pub(super) is_from_elsewhere: bool,
-    /// Whether the table is from the time before the store has grown: the data file has all entries of global indexes, which
-    /// were indexes of one data file.
-    pub(super) is_from_one_file: bool,
+    pub(super) origin: Origin,
     /// Whether the rows are parts of rows that can be in other shards.
     pub(super) has_main_rows_elsewhere: bool,
+}
+
+/// The origin of the part of a table in a shard.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Origin {
+    #[default]
+    Store,
+    /// The shard was adopted, rebuilt or restored, so all global indexes are emptied.
+    Elsewhere,
+    /// The table is from the time before the store has grown: the data file has all entries of global indexes, which were
+    /// indexes of one data file.
+    OneFile,
 }
 
 /// Returns the positions of the global indexes of a part. They are only emptied here, and not built, because their entries
@@ -153,11 +161,11 @@ fn prepare_global(
     [new, unfinished]: [&mut Vec<usize>; 2],
 ) -> Result<Vec<usize>> {
     let (global, mut unreadable) = (global(rows, part), Vec::new());
-    let ShardPart { is_added, is_from_elsewhere, .. } = part.unwrap_or_default();
+    let ShardPart { is_added, origin, .. } = part.unwrap_or_default();
     if is_added {
         empty_added(rows.schema, writer, global)?;
     } else {
-        let is_emptied = |index: &usize| is_from_elsewhere || new.contains(index);
+        let is_emptied = |index: &usize| origin == Origin::Elsewhere || new.contains(index);
         let emptied: Vec<_> = global.iter().copied().filter(is_emptied).collect();
         build::empty(rows, writer, &emptied)?;
         let is_unreadable = |index: &usize| emptied.contains(index) || unfinished.contains(index);
@@ -193,8 +201,7 @@ fn prepare(
     part: Option<ShardPart>,
     online: bool,
 ) -> Result<Declared> {
-    let ShardPart { is_from_elsewhere, is_from_one_file, has_main_rows_elsewhere, .. } =
-        part.unwrap_or_default();
+    let ShardPart { origin, has_main_rows_elsewhere, .. } = part.unwrap_or_default();
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
     let declared = declared.with_global(global(rows, part)).with_aggregates(rows.aggregates);
@@ -205,7 +212,7 @@ fn prepare(
         writer.reader().record("")?.map(<[u8]>::to_vec)
     {
         let mut file = TableRecord::decode(table, &stored)?;
-        if is_from_one_file {
+        if origin == Origin::OneFile {
             file = file.grown(schema, global(rows, part));
         }
         declared.changes = file.changes;
@@ -259,7 +266,7 @@ fn prepare(
         references::declare(rows, recorded.as_ref(), new, writer)?
     };
     if rows.changes.is_some() {
-        prepare_stream(writer, is_stream_new, (part.is_some(), is_from_elsewhere))?;
+        prepare_stream(writer, is_stream_new, (part.is_some(), origin == Origin::Elsewhere))?;
     }
 
     let mut readable = vec![true; schema.positions().len()];

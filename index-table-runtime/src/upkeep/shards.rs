@@ -7,7 +7,7 @@ use super::{
     all_shards, changes,
     copies::Copies,
     hidden, numbers,
-    opening::{self, ShardPart},
+    opening::{self, Origin, ShardPart},
     parallel, references,
 };
 use crate::{
@@ -345,12 +345,12 @@ pub(super) fn open_in(
     let has_main_rows_elsewhere = routing.has_main_rows_elsewhere();
     // With other maps, declared since, the rows are checked, and the global indexes are built.
     let has_first_maps = is_from_one_file && routing.all_shards() == [number];
-    let part = ShardPart {
-        is_added: !is_own,
-        is_from_elsewhere,
-        is_from_one_file: has_first_maps,
-        has_main_rows_elsewhere,
+    let origin = match (is_from_elsewhere, has_first_maps) {
+        (true, _) => Origin::Elsewhere,
+        (false, true) => Origin::OneFile,
+        (false, false) => Origin::Store,
     };
+    let part = ShardPart { is_added: !is_own, origin, has_main_rows_elsewhere };
     // A shard that is being attached or restored does not belong to the store yet.
     if is_from_elsewhere && shards.shard(number).is_ok_and(|own| ptr::eq(own, &raw const **shard)) {
         shards.announce_replaced();

@@ -46,7 +46,7 @@ use crate::{
 pub(super) const GROWN: &str = "shards.manager";
 
 /// The directory in which the manager is written. A process that is killed leaves it, and the next growth removes it.
-const PARTIAL: &str = ".shards.manager.partial";
+pub(super) const PARTIAL: &str = ".shards.manager.partial";
 
 /// The place of the first data file.
 pub(super) const HERE: &str = ".";
@@ -98,16 +98,15 @@ impl Growing {
         }
         let path = lmdb.directory().to_owned();
         let options = shared::options_of(&path, inner)?;
-        let records = match Seen::read(engine)?.filter(|seen| !seen.is_plain()) {
-            // An earlier growth was not completed.
-            Some(seen) => known(&path, seen.identity())?,
-            None => {
-                let records = new_records(&options);
-                write(&records, &path, options.file_mode)?;
-                let identity = records.identity(FIRST, MAIN, &path, &path, None);
-                identity.write(engine)?;
-                records
-            }
+        // An earlier growth may not have been completed.
+        let begun = Seen::read(engine)?.filter(|seen| !seen.is_plain());
+        let records = if let Some(seen) = begun {
+            known(&path, seen.identity())?
+        } else {
+            let records = new_records(&options);
+            write(&records, &path, options.file_mode)?;
+            records.identity(FIRST, MAIN, &path, &path, None).write(engine)?;
+            records
         };
         // From now on, opening the directory returns this store.
         OPEN.lock().insert(path.clone(), Arc::downgrade(inner));

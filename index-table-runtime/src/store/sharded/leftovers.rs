@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `.{name}.restored`, `..{name}.restored.….partial` beside the directory `{name}` of a shard | `restore_shard` |
 //! | `.manager.partial` in the directory of the shard map manager | `rebuild` |
+//! | `.shards.manager.partial` in the directory of the store | `add_shard` of a store with one data file |
 //!
 //! Only a process with the lock of the store's writer uses them, so the next such process can remove them. A lost shard that is
 //! not available keeps its copies until the next call of `restore_shard`: its directory is recorded in copies of the shard map
@@ -16,6 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::grow;
 use crate::{
     engine::files,
     placement::shards::{ManagerRecords, Shard, place_of},
@@ -64,13 +66,17 @@ pub(super) fn remove(path: &Path, records: &ManagerRecords, shards: &[Shard]) {
     let mut copies: BTreeMap<PathBuf, Vec<OsString>> = BTreeMap::new();
     for (record, _) in records.shards.iter().zip(shards).filter(|(_, it)| it.opened().is_ok()) {
         let place = place_of(path, &record.place);
+        // No backup of it takes the place of the first data file of a store that has grown.
+        if record.place == grow::HERE {
+            continue;
+        }
         let parent = files::parent(&place).canonicalize();
         if let (Some(name), Ok(parent)) = (place.file_name(), parent) {
             copies.entry(parent).or_default().push(name_of_copy(name));
         }
     }
     let copies = copies.iter().flat_map(|(parent, names)| left_copies(parent, names));
-    for left in copies.flatten().chain([path.join(MANAGER)]) {
+    for left in copies.flatten().chain([MANAGER, grow::PARTIAL].map(|name| path.join(name))) {
         let _ = fs::remove_dir_all(left);
     }
 }

@@ -12,8 +12,8 @@ use std::{
 use super::{
     Store, claim,
     declared::{declare, unknown},
-    leftovers,
     grow::manager_of,
+    leftovers,
     shard::durable,
     shards::open_shards,
 };

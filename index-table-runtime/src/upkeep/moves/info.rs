@@ -82,7 +82,7 @@ pub(super) fn of(store: &Store) -> Result<Vec<MoveInfo>> {
         let record = &moving.record;
         let shown = |key: &[u8]| {
             tables.iter().find_map(|table| {
-                let Some(tables) = table.tables.several() else { return None };
+                let tables = table.tables.several()?;
                 tables.routing().show_boundary_of(&record.map, key)
             })
         };

@@ -481,7 +481,7 @@ fn tables_with_map(store: &Store, engine: &Shards, map: &str) -> Result<Vec<Arc<
     if let Some((table, _)) = map.split_once('.') {
         let has_index = |own: &&Arc<OpenTable>| {
             let routing = |it: &shards::Tables| it.routing().global_with(map).is_some();
-            own.schema.name == table && own.tables.several().is_some_and(|it| routing(it))
+            own.schema.name == table && own.tables.several().is_some_and(routing)
         };
         let table = in_use.iter().find(has_index).cloned().ok_or_else(|| {
             let what = what_moves(map);

@@ -120,7 +120,7 @@ impl Store {
         let found = engine.map(map).ok_or_else(|| refused("the store has no such map"))?;
         let tables = self.inner.tables_in_use();
         let routing = tables.iter().find_map(|table| {
-            let Some(tables) = table.tables.several() else { return None };
+            let tables = table.tables.several()?;
             Some(tables.routing()).filter(|it| it.is_split() && it.map() == map)
         });
         let routing =

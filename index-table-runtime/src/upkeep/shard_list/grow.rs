@@ -32,7 +32,7 @@ pub(super) fn grow(store: &Store) -> Result<()> {
     }
     growing.finish(store, || {
         tables.into_iter().try_for_each(|(table, grown, declared)| {
-            table.grow(grown, declared)?;
+            table.grow(grown, &declared)?;
             if let Some(own) = table.in_shard(FIRST).filter(|_| table.rows.changes.is_some()) {
                 let last = changes::last_order(main.read()?.reader(&own)?)?;
                 let _ = table.shared.orders.set(Orders::after(last));

@@ -337,7 +337,7 @@ impl Store {
                 ))
             })?;
             let is_in_shard = |tables: &shards::Tables| tables.in_shard(number).is_some();
-            if table.tables.several().is_some_and(|tables| is_in_shard(tables)) {
+            if table.tables.several().is_some_and(is_in_shard) {
                 streams.push(table);
             }
         }

@@ -16,7 +16,7 @@ use crate::{
         error::{Error, Result},
         shard::ShardNumber,
     },
-    placement::shards::{Identity, ManagerRecords, Shard, place_of},
+    placement::shards::{Identity, ManagerRecords, Shard, Tables, place_of},
     store::{
         Member, OpenTable, ShardId, Shards, Store, engine_to_change, leave_records, open_restored,
     },
@@ -204,9 +204,8 @@ impl Store {
         }
         drop((emptied, opening));
         // With another missing shard, the indexes stay emptied.
-        let is_complete = |table: &&Arc<OpenTable>| {
-            table.tables.several().is_some_and(|tables| tables.are_complete())
-        };
+        let is_complete =
+            |table: &&Arc<OpenTable>| table.tables.several().is_some_and(Tables::are_complete);
         in_use
             .iter()
             .filter(is_complete)
