@@ -22,6 +22,7 @@ use super::{
         recovery,
         shards::{Joining, SharedJournal},
         weaken,
+        write_back::write_back,
     },
     lock,
     names::FILE,
@@ -151,9 +152,13 @@ impl Engine {
         switch: impl FnOnce() -> Result<()>,
     ) -> Result<Option<ManagerArchive>> {
         let journal = SharedJournal::open(&self.path, manager)?;
-        // So that less is left to be synced while writers wait.
-        let data = marked::data(&self.path).and_then(|data| data.sync_data());
-        data.map_err(|source| Error::io(&self.path, source))?;
+        // So that less is left to be done while writers wait.
+        journal.create_files().map_err(|not_started| unstarted(&self.path, not_started))?;
+        let synced = marked::data(&self.path).and_then(|data| {
+            write_back(&data, || false)?;
+            data.sync_data()
+        });
+        synced.map_err(|source| Error::io(&self.path, source))?;
         let mut writing = self.lock_writing();
         let mut archive = None;
         if let Some(own) = self.journal.get() {

@@ -66,6 +66,6 @@ mod tests_lmdb;
 #[cfg(test)]
 mod tests_tail;
 pub(in crate::engine::lmdb) mod weaken;
-mod write_back;
+pub(super) mod write_back;
 #[cfg(any(test, feature = "fuzzing"))]
 mod written;

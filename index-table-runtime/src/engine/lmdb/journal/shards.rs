@@ -122,6 +122,11 @@ impl SharedJournal {
         known.identity == self.identity
     }
 
+    /// Creates the files of a journal that does not exist yet.
+    pub(in crate::engine::lmdb) fn create_files(&self) -> Result<(), NotStarted> {
+        Ok(files::create(&self.directory, SHARED).map(drop)?)
+    }
+
     /// Returns the marker of a shard's data file. If the write of the marker was interrupted, the data file was complete.
     pub(in crate::engine::lmdb) fn marker_of(
         &self,

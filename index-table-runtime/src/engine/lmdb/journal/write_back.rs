@@ -23,7 +23,10 @@ const MOST_PIECES: u64 = 1 << 17;
 /// # Errors
 ///
 /// An error of the disk. A sync through this descriptor does not return the same error again.
-pub(super) fn write_back(data: &File, is_waited_for: impl Fn() -> bool) -> io::Result<()> {
+pub(in crate::engine::lmdb) fn write_back(
+    data: &File,
+    is_waited_for: impl Fn() -> bool,
+) -> io::Result<()> {
     let length = data.metadata()?.len();
     let mut offset = 0;
     while offset < length {
