@@ -99,6 +99,7 @@ fn check(shop: &Path, last: u64) -> Result<()> {
     drop((all, store));
     let store = Store::open(shop)?;
     All::open(&store)?.check(&store)?;
+    // The next opening for writing removes what the killed process has left.
     assert!(!shop.join(".shards.manager.partial").exists());
     Ok(())
 }
