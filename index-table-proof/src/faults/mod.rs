@@ -4,7 +4,8 @@
 //! model. It runs once to count its calls. Then it runs once for each call, which fails: before it has an effect, after
 //! half of its effect, after all of it, or together with all later calls. Each time, there must be an error, and later
 //! reads must return the last commit. This process, in which no call fails, must find the files intact. [`shards`] does
-//! the same with a sharded store, with moves of its keys, and with shards that are added and removed; [`over_time`], with rows that expire and refer to each other.
+//! the same with a sharded store, with moves of its keys, with shards that are added and removed, and with a store with one data file
+//! that grows; [`over_time`], with rows that expire and refer to each other.
 
 mod over_time;
 mod shards;
@@ -66,6 +67,7 @@ enum Kind {
     Shards,
     Moves,
     ShardList,
+    Growth,
     OverTime,
 }
 
@@ -77,6 +79,7 @@ impl Kind {
             Self::Shards => "shards",
             Self::Moves => "moves",
             Self::ShardList => "shard-list",
+            Self::Growth => "growth",
             Self::OverTime => "over-time",
         }
     }
@@ -96,7 +99,7 @@ impl Kind {
                 "sync_file_range",
             ],
             Self::OverTime => &["open", "pwrite", "fdatasync", "mmap"],
-            Self::Shards | Self::Moves | Self::ShardList => {
+            Self::Shards | Self::Moves | Self::ShardList | Self::Growth => {
                 &["open", "pwrite", "fdatasync", "mmap", "mkdir"]
             }
         }
@@ -117,6 +120,7 @@ pub(crate) fn run(every: u64, only: &str) -> Result<(), Failure> {
         (Kind::Shards, 0),
         (Kind::Moves, 0),
         (Kind::ShardList, 0),
+        (Kind::Growth, 0),
         (Kind::OverTime, 0),
     ];
     let chosen = all.into_iter().filter(|(kind, _)| only.is_empty() || kind.name() == only);
@@ -158,7 +162,7 @@ fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
                 "short" => PARTIAL.contains(&call.as_str()),
                 "after" => LATE.contains(&call.as_str()),
                 // `crash` kills the processes of other stores.
-                KILL => matches!(setup.kind, Kind::Moves | Kind::ShardList),
+                KILL => matches!(setup.kind, Kind::Moves | Kind::ShardList | Kind::Growth),
                 _ => true,
             };
             if !fits {
@@ -275,6 +279,9 @@ fn judge(
     if setup.kind == Kind::ShardList {
         return shards::judge_list(&said, files).map(|()| said);
     }
+    if setup.kind == Kind::Growth {
+        return shards::growth::judge(&said, files).map(|()| said);
+    }
     let steps = said.lines().rev().find_map(|line| line.strip_prefix("done ")?.parse().ok());
     let mut model = Model::default();
     model.advance(steps.unwrap_or_default());
@@ -322,6 +329,9 @@ pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure
     }
     if kind == Kind::ShardList.name() {
         return shards::list::child(&path);
+    }
+    if kind == Kind::Growth.name() {
+        return shards::growth::child(&path);
     }
     if kind == Kind::Moves.name() {
         return shards::child_with_moves(&path);

@@ -5,8 +5,10 @@
 //! tenants also inserts a label for each tenant. The labels' entries in a global index are in other shards.
 //!
 //! Another child also moves the rows of a tenant, and entries of the global index, to other shards. A third one adds,
-//! removes, detaches, attaches and relocates shards, and rebuilds the shard map manager ([`list`]).
+//! removes, detaches, attaches and relocates shards, and rebuilds the shard map manager ([`list`]). The store of a fourth one
+//! begins with one data file ([`growth`]).
 
+pub(super) mod growth;
 pub(super) mod list;
 
 use std::{
@@ -31,6 +33,8 @@ const ALL: u8 = TENANTS;
 
 /// The number of committed transactions of each tenant.
 type Commits = [u32; TENANTS as usize];
+
+type Open = fn(&Path) -> Result<Opened>;
 
 /// A label of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -170,6 +174,8 @@ impl Opened {
 struct Run {
     name: &'static str,
     path: PathBuf,
+    /// Opens the store.
+    open: Open,
     opened: Option<Opened>,
     commits: Commits,
     /// The tenant of the last transaction, if its outcome is unknown.
@@ -261,7 +267,8 @@ impl Run {
     /// Returns a run with a store of this name in a directory.
     fn new(name: &'static str, directory: &Path) -> Self {
         let path = directory.join(name);
-        Self { name, path, opened: None, commits: Commits::default(), unknown: None }
+        let (open, commits): (Open, _) = (Opened::open, Commits::default());
+        Self { name, path, open, opened: None, commits, unknown: None }
     }
 
     fn say_commits(&self) {
@@ -290,7 +297,7 @@ impl Run {
         if let Some(opened) = self.opened.take() {
             return Ok(Some(opened));
         }
-        let opened = match Opened::open(&self.path) {
+        let opened = match (self.open)(&self.path) {
             Ok(opened) => opened,
             Err(error) => {
                 refuse_damage(&error)?;
@@ -352,18 +359,18 @@ fn refuse_damage(error: &Error) -> Result<(), Failure> {
 
 /// Opens the stores without faults, and compares them with the output of the child.
 pub(super) fn judge(said: &str, files: &Path) -> Result<(), Failure> {
-    prove(said, "store", files)?;
+    prove(said, "store", files, Opened::open)?;
     let left = said.lines().any(|line| line.starts_with("left "));
-    if left { prove(said, "left", files).map(drop) } else { Ok(()) }
+    if left { prove(said, "left", files, Opened::open).map(drop) } else { Ok(()) }
 }
 
 /// Opens the store of a child that changes the list of shards, and makes its last step and the following ones.
 pub(super) fn judge_list(said: &str, files: &Path) -> Result<(), Failure> {
     list::complete(&files.join("store")).map_err(|error| error.to_string())?;
-    prove(said, "store", files)?.finish(said)
+    prove(said, "store", files, Opened::open)?.finish(said)
 }
 
-fn prove(said: &str, name: &'static str, files: &Path) -> Result<Run, Failure> {
+fn prove(said: &str, name: &'static str, files: &Path, open: Open) -> Result<Run, Failure> {
     let path = &files.join(name);
     let (mut commits, mut unknown) = (Commits::default(), None);
     for line in said.lines() {
@@ -386,7 +393,7 @@ fn prove(said: &str, name: &'static str, files: &Path) -> Result<Run, Failure> {
         unknown = begun.parse().ok();
     }
     let shown = |error: Error| error.to_string();
-    let opened = Opened::open(path).map_err(shown)?;
+    let opened = open(path).map_err(shown)?;
     require_all(&opened.store).map_err(shown)?;
     opened.compare(&mut commits, &mut unknown).map_err(shown)??;
     opened.compare_labels().map_err(shown)??;
@@ -407,5 +414,5 @@ fn prove(said: &str, name: &'static str, files: &Path) -> Result<Run, Failure> {
         }
     }
     let path = path.clone();
-    Ok(Run { name, path, opened: Some(opened), commits, unknown })
+    Ok(Run { name, path, open, opened: Some(opened), commits, unknown })
 }

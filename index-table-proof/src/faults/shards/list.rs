@@ -59,7 +59,7 @@ pub(super) const STEPS: [Step; 11] = [
 /// The shard map manager, and its name after its loss.
 const MANAGER: [&str; 2] = ["data.mdb", "lost.mdb"];
 
-fn has(store: &Store, name: &str) -> bool {
+pub(super) fn has(store: &Store, name: &str) -> bool {
     store.shard_ids().iter().any(|shard| shard.name() == name)
 }
 
@@ -113,7 +113,7 @@ fn restore(path: &Path) -> Result<()> {
 impl Opened {
     /// Whether the shard with the rows of the tenant is detached.
     pub(super) fn is_detached(&self) -> bool {
-        !has(&self.store, "s1") && !has(&self.store, ADDED)
+        has(&self.store, "s0") && !has(&self.store, "s1") && !has(&self.store, ADDED)
     }
 
     /// Makes a step, unless it was made before.
