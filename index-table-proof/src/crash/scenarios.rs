@@ -29,7 +29,7 @@ use crate::{
 /// The scenario of transactions of several shards.
 pub(crate) const TOGETHER: &str = "shards together";
 
-pub(crate) const SCENARIOS: [Scenario; 21] = [
+pub(crate) const SCENARIOS: [Scenario; 22] = [
     Scenario {
         name: "writes",
         rounds: 50,
@@ -233,6 +233,18 @@ pub(crate) const SCENARIOS: [Scenario; 21] = [
         child: together::online::write,
         before: together::online::forget,
         after: together::online::prove,
+    },
+    Scenario {
+        name: "the growth of a store",
+        rounds: 4,
+        awaited: 12,
+        is_beside: false,
+        is_cut_off: false,
+        needs_power: false,
+        has_journal: true,
+        child: together::growth::write,
+        before: nothing,
+        after: together::growth::prove,
     },
     Scenario {
         name: "rows over time",

@@ -1,5 +1,6 @@
 //! Processes that are killed while threads commit transactions of several shards. The shards have one journal.
 
+pub(crate) mod growth;
 pub(super) mod online;
 
 use std::{
@@ -150,6 +151,14 @@ impl Tables {
         Ok(())
     }
 
+    /// Commits the next transaction of each thread.
+    fn commit_next(&self) -> Result<()> {
+        let counts = self.counts(&self.store.read()?)?;
+        (0..).zip(counts).try_for_each(|(thread, count)| {
+            self.store.transaction(|txn| self.write(txn, thread, count))
+        })
+    }
+
     pub(super) const fn store(&self) -> &Store {
         &self.store
     }
@@ -250,10 +259,7 @@ pub(super) fn prove(path: &Path, known: &mut Known) -> Result<(), Failure> {
 pub(crate) fn go_on(path: &Path) -> Result<(), Failure> {
     let continued = || {
         let tables = open_with(path, crate::journal().without_archive())?;
-        let counts = tables.counts(&tables.store.read()?)?;
-        for (thread, count) in (0..).zip(counts) {
-            tables.store.transaction(|txn| tables.write(txn, thread, count))?;
-        }
+        tables.commit_next()?;
         drop(tables);
         open(path)?.check()
     };

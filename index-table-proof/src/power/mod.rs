@@ -406,6 +406,9 @@ fn go_on(path: &Path) -> Result<(), Failure> {
     if crate::crash::together::exists(path) {
         return crate::crash::together::go_on(path);
     }
+    if crate::crash::together::growth::exists(path) {
+        return crate::crash::together::growth::go_on(path);
+    }
     let shop = crate::crash::open_with(path, &crate::options().without_archive())?;
     let mut model = Model::default();
     model.advance(shop.steps().map_err(|error| error.to_string())?);
