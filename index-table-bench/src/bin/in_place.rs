@@ -25,8 +25,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 #[derive(Debug, Clone, Serialize, Deserialize, IndexTable)]
 #[table(name = "events", shard_by = device)]
-#[index(device, value)]
-#[index(value, unique, scope = "global")]
+#[indexes((device, value), (value, unique, scope = "global"))]
 struct Event {
     #[primary_key]
     device: u32,
