@@ -83,15 +83,15 @@ fn a_follower_copies_the_shards_when_it_is_opened_again() -> Result<()> {
     all.fill(&store)?;
     archived(&store);
     let follower = Follower::open(&standby, &archive)?;
-    let followed = All::open(follower.store())?;
-    assert_eq!(followed.customers.all(&follower.store().read()?).count()?, 300);
+    let tables = All::open(follower.store())?;
+    assert_eq!(tables.customers.all(&follower.store().read()?).count()?, 300);
 
     store.add_shard("east", "east")?;
     store.move_range("customers", 50u32.., "east").run()?;
     archived(&store);
     let begun = Instant::now();
     loop {
-        let counted = follower.store().read().and_then(|txn| followed.customers.all(&txn).count());
+        let counted = follower.store().read().and_then(|txn| tables.customers.all(&txn).count());
         match counted {
             Err(Error::ReopenNeeded { .. }) => break,
             counted => assert_eq!(counted?, 300),
@@ -100,15 +100,15 @@ fn a_follower_copies_the_shards_when_it_is_opened_again() -> Result<()> {
         thread::sleep(Duration::from_millis(5));
     }
     assert!(follower.lag()?.error.is_some());
-    drop((followed, follower));
+    drop((tables, follower));
 
     let follower = Follower::open(&standby, &archive)?;
-    let followed = All::open(follower.store())?;
+    let tables = All::open(follower.store())?;
     let txn = follower.store().read()?;
-    assert_eq!(followed.customers.all(&txn).count()?, 300);
-    assert_eq!(followed.customers.find_by_tenant(&txn, 70).count()?, 3);
+    assert_eq!(tables.customers.all(&txn).count()?, 300);
+    assert_eq!(tables.customers.find_by_tenant(&txn, 70).count()?, 3);
     drop(txn);
     drop((all, store));
     let promoted = follower.promote()?;
-    followed.check(&promoted)
+    tables.check(&promoted)
 }

@@ -39,7 +39,7 @@ struct Receipt {
 }
 
 fn payment(tenant: u32, id: u64) -> Payment {
-    Payment { tenant, id, kind: format!("kind {}", id % 3), cents: id as i64 }
+    Payment { tenant, id, kind: format!("kind {}", id % 3), cents: id.cast_signed() }
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn numbers_changes_totals_queues_and_references_continue() -> Result<()> {
         if batch.is_empty() {
             break;
         }
-        for change in batch.iter() {
+        for change in &batch {
             assert!(change.number > last, "{} after {last}", change.number);
             last = change.number;
             seen.push(change.row.id);

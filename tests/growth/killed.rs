@@ -126,8 +126,8 @@ fn a_process_that_is_killed_while_its_store_grows_loses_no_commit() {
         let shop = dir.path().join("shop");
         fs::create_dir(&shop).expect("a directory");
         for file in fs::read_dir(template.path()).expect("a directory") {
-            let file = file.expect("a file").path();
-            fs::copy(&file, shop.join(file.file_name().expect("a name"))).expect("a copy");
+            let path = file.expect("a file").path();
+            fs::copy(&path, shop.join(path.file_name().expect("a name"))).expect("a copy");
         }
         let name_of_test = "killed::a_process_that_is_killed_while_its_store_grows_loses_no_commit";
         let mut command = Command::new(std::env::current_exe().expect("a program"));
