@@ -161,3 +161,69 @@ fn numbers_changes_totals_queues_and_references_continue() -> Result<()> {
     assert!(store.verify()?.is_clean());
     Ok(())
 }
+
+/// Work that begins with one data file, and ends with two.
+#[test]
+fn long_work_beside_the_growth_is_completed() -> Result<()> {
+    for round in 0..6 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().join("shop"))?;
+        let all = All::open(&store)?;
+        all.fill(&store)?;
+        let (is_over, pause) = (AtomicBool::new(false), Duration::from_millis(3 * round));
+        thread::scope(|scope| -> Result<()> {
+            let load = || -> Result<()> {
+                let rows =
+                    (1000..1020).flat_map(|tenant| (0..300).map(move |id| customer(tenant, id)));
+                all.customers.bulk_load(&store, rows).memory(20_000).run().map(drop)
+            };
+            let open = || -> Result<()> {
+                while !is_over.load(SeqCst) {
+                    drop(PaymentRepository::open(&store)?);
+                }
+                Ok(())
+            };
+            let back_up = || -> Result<()> {
+                for number in 0.. {
+                    if is_over.load(SeqCst) {
+                        break;
+                    }
+                    let path = dir.path().join(format!("copy.{number}"));
+                    store.backup_to(&path)?;
+                    let copy = Store::open(&path)?;
+                    assert_eq!(All::open(&copy)?.orders.all(&copy.read()?).count()?, 100);
+                    assert!(copy.verify()?.is_clean());
+                }
+                Ok(())
+            };
+            let verify = || -> Result<()> {
+                while !is_over.load(SeqCst) {
+                    assert!(store.verify()?.is_clean());
+                }
+                Ok(())
+            };
+            let threads =
+                [scope.spawn(load), scope.spawn(open), scope.spawn(back_up), scope.spawn(verify)];
+            thread::sleep(pause);
+            let grown = store.add_shard("east", "east").and_then(|_| {
+                // It may not have been open while the store has grown.
+                drop(PaymentRepository::open(&store)?);
+                store.move_range("customers", 50u32..1010, "east").run()
+            });
+            thread::sleep(Duration::from_millis(20));
+            is_over.store(true, SeqCst);
+            for thread in threads {
+                thread.join().unwrap()?;
+            }
+            grown.map(drop)
+        })?;
+        assert_eq!(all.customers.all(&store.read()?).count()?, 300 + 20 * 300);
+        assert!(store.verify()?.is_clean());
+        drop((all, store));
+        let store = Store::open(dir.path().join("shop"))?;
+        let all = All::open(&store)?;
+        assert_eq!(all.customers.all(&store.read()?).count()?, 300 + 20 * 300);
+        assert!(store.verify()?.is_clean());
+    }
+    Ok(())
+}

@@ -229,7 +229,12 @@ impl Store {
         if let Some(shards) = self.inner.engines.several() {
             return copy_shards(shards, path, copy, progress);
         }
-        self.copy_one(path, copy, progress, true)
+        let copied = self.copy_one(path, copy, progress, true);
+        match self.inner.engines.several() {
+            // The store has grown meanwhile.
+            Some(shards) if copied.is_err() => copy_shards(shards, path, copy, progress),
+            _ => copied,
+        }
     }
 
     /// Copies a data file. `is_alone` if a copy of a shard belongs to no store.

@@ -30,10 +30,19 @@ const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
 pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    open_whole(store, rows, false)
+}
+
+fn open_whole(store: &Store, rows: &'static RowVtable, online: bool) -> Result<Arc<OpenTable>> {
     if let Some(shards) = store.inner.engines.several() {
-        return shards::open(store, shards, rows, false);
+        return shards::open(store, shards, rows, online);
     }
-    open_with(store, rows, None, false)
+    let opened = open_with(store, rows, None, online);
+    match store.inner.engines.several() {
+        // The store has grown while this thread was waiting for its turn to open a table.
+        Some(shards) if opened.is_err() => shards::open(store, shards, rows, online),
+        _ => opened,
+    }
 }
 
 /// The part of a table in a shard. A plain store has whole tables.
@@ -104,10 +113,7 @@ fn has_unreadable(store: &Store, table: &OpenTable, global: &[usize]) -> Result<
 
 /// Opens a table whose indexes may still have to be built.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    if let Some(shards) = store.inner.engines.several() {
-        return shards::open(store, shards, rows, true);
-    }
-    open_with(store, rows, None, true)
+    open_whole(store, rows, true)
 }
 
 fn declare(
