@@ -45,7 +45,6 @@ pub(crate) struct App {
     pub(crate) dir: PathBuf,
     pub(crate) config: Config,
     open: Mutex<Option<Threads>>,
-    is_reader: bool,
     /// The number of shards that began to be detached.
     pub(crate) detaches: AtomicU64,
     gate: Arc<RwLock<()>>,
@@ -89,14 +88,13 @@ impl Handle {
 }
 
 impl App {
-    pub(crate) fn new(dir: PathBuf, config: Config, is_reader: bool) -> Arc<Self> {
+    pub(crate) fn new(dir: PathBuf, config: Config) -> Arc<Self> {
         let (open, gate) = (Mutex::default(), Arc::default());
         let (copying, consumers, acks) = (Mutex::default(), Mutex::default(), Mutex::default());
         Arc::new(Self {
             dir,
             config,
             open,
-            is_reader,
             detaches: AtomicU64::new(0),
             gate,
             copying,
@@ -281,8 +279,6 @@ impl App {
         tables: &'a Tables,
         txn: &'a index_table::ReadTxn<'t>,
     ) -> Check<'a, 't> {
-        // Another process reads each shard in a snapshot of its own.
-        let is_instant = !self.is_reader || (self.config.shards == 0 && !self.has("grown"));
         let Config { tenants, fillers, .. } = self.config;
         Check {
             tables,
@@ -290,7 +286,6 @@ impl App {
             tenants,
             fillers,
             is_whole: self.is_whole(),
-            is_instant,
             is_assigned: self.has("assigned"),
         }
     }
@@ -384,7 +379,7 @@ pub(crate) fn read_one(
 ) -> Outcome {
     let txn = handle.store.read()?;
     let check = app.check(&handle.tables, &txn);
-    if check.is_instant && random.one_in(30) {
+    if random.one_in(30) {
         return check.all(states).map(drop);
     }
     let tenant = random.below(app.config.tenants.into()) as u32;

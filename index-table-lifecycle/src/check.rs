@@ -19,8 +19,6 @@ pub(crate) struct Check<'a, 't> {
     pub(crate) fillers: u32,
     /// Whether the shards are of one instant: no shard was restored from a backup.
     pub(crate) is_whole: bool,
-    /// Whether the snapshot is of one instant of all shards: not in another process.
-    pub(crate) is_instant: bool,
     /// Whether keys of a detached shard may belong to another shard, without their rows.
     pub(crate) is_assigned: bool,
 }
@@ -117,9 +115,6 @@ impl Check<'_, '_> {
                 &tables.people.get_by_tenant_nick(txn, tenant, nick)?,
                 &by_nick,
             )?;
-            if !self.is_instant {
-                continue;
-            }
             let by_email = state.people.values().find(|row| row.email == *email).cloned();
             same(|| at("email", email), &tables.people.get_by_email(txn, email)?, &by_email)?;
         }
@@ -129,9 +124,6 @@ impl Check<'_, '_> {
     /// Compares the rows that depend on other shards.
     fn others(&self, progress: &Progress) -> Outcome {
         let (tables, txn, tenant) = (self.tables, self.txn, progress.tenant);
-        if !self.is_instant {
-            return Ok(());
-        }
         let kind = tables.kinds.get(txn, 1000 + u64::from(tenant))?.map_or(0, |it| it.value);
         if kind < progress.kind {
             // A restored shard can have an older progress, but not an older copy of a reference table.

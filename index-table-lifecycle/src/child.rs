@@ -25,7 +25,7 @@ pub(crate) fn run(dir: &Path, config: &str) -> Result<(), String> {
         say(&format!("fault a panic: {panic}"));
         exit(1);
     }));
-    let app = App::new(dir.to_owned(), config.parse()?, false);
+    let app = App::new(dir.to_owned(), config.parse()?);
     if let Err(failure) = copies::resume_promotion(&app) {
         say(&format!("fault {failure}"));
     }

@@ -67,7 +67,7 @@ fn fork_and_open(app: &Arc<App>) -> Outcome {
 
 /// Opens the store in a forked process, and reads.
 fn open_again(app: &App) -> Outcome {
-    let app = App::new(app.dir.clone(), app.config.clone(), true);
+    let app = App::new(app.dir.clone(), app.config.clone());
     let (begun, mut states) = (Instant::now(), States::new(app.config.seed));
     let mut random = Random::new(&[app.config.seed, 9]);
     let handle = loop {
@@ -129,7 +129,7 @@ pub(crate) fn read_only(app: &Arc<App>, millis: u64) -> Outcome {
 
 /// The other process.
 pub(crate) fn reader(dir: &Path, config: &str, millis: u64) -> Result<(), String> {
-    let app = App::new(dir.to_owned(), config.parse()?, true);
+    let app = App::new(dir.to_owned(), config.parse()?);
     let (begun, mut states) = (Instant::now(), States::new(app.config.seed));
     let (mut random, limit) = (Random::new(&[app.config.seed, 7]), Duration::from_millis(millis));
     while begun.elapsed() < limit {
