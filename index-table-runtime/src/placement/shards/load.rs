@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    locks::Mutex,
+    locks::{Mutex, Origin},
     model::shard::{KeyRequests, Sketch},
 };
 
@@ -52,8 +52,16 @@ fn next_sample(Next { weight, random, .. }: Next) -> u64 {
 }
 
 /// The requests of the shard keys of a map.
-#[derive(Default)]
-pub(crate) struct Load(Mutex<Sketch>);
+pub(crate) struct Load {
+    sketch: Mutex<Sketch>,
+    origin: Origin,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self { sketch: Mutex::default(), origin: Origin::here() }
+    }
+}
 
 impl Load {
     /// Counts a request. If the request is a sample, calls `key` for its shard key.
@@ -66,14 +74,15 @@ impl Load {
 
     #[cold]
     fn add(&self, is_write: bool, requests: u64, key: Option<&[u8]>) {
-        if let Some(key) = key {
-            let mut sketch = self.0.lock();
+        // A forked process can read an inherited snapshot, and a thread of its parent may have held the lock.
+        if let Some(key) = key.filter(|_| !self.origin.is_inherited()) {
+            let mut sketch = self.sketch.lock();
             sketch.add(key, is_write, requests);
         }
     }
 
     /// Returns the counted keys in descending order of requests.
     pub(crate) fn keys(&self) -> Vec<KeyRequests> {
-        self.0.lock().keys()
+        self.sketch.lock().keys()
     }
 }
