@@ -16,7 +16,7 @@ use crate::{
     },
     placement::{
         Txn,
-        dispatch::unlikely,
+        dispatch::{on_variant, unlikely},
         shards::{self, Shard},
     },
 };
@@ -38,26 +38,10 @@ pub(crate) enum Current<'e> {
     Several(&'e Shards),
 }
 
-/// Calls the same method on the only engine or on the shards; with the name of a type, the value of an `Ok` is wrapped in the
-/// variant of that type.
+/// Calls the same method on the only engine or on the shards.
 macro_rules! on_current {
-    ($engines:expr, $it:ident => $call:expr) => {
-        match $engines.current() {
-            Current::One($it) => $call,
-            Current::Several($it) => {
-                unlikely();
-                $call
-            }
-        }
-    };
-    ($engines:expr, $it:ident => $call:expr, $to:ident) => {
-        match $engines.current() {
-            Current::One($it) => $call.map($to::One),
-            Current::Several($it) => {
-                unlikely();
-                $call.map($to::Several)
-            }
-        }
+    ($engines:expr, $($rest:tt)*) => {
+        on_variant!(Current, $engines.current(), $($rest)*)
     };
 }
 

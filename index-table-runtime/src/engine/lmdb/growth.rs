@@ -18,7 +18,7 @@ use crate::{
     model::error::{Error, Result},
 };
 
-/// What a reader of a data file knows of the growth of its store.
+/// What a reader knows about the growth of its store.
 pub(super) enum Growth {
     /// This process writes the store, or it has shards already.
     Known,

@@ -110,7 +110,7 @@ impl Engine {
         })?;
         let mut presence =
             Presence::take(path).map_err(|source| error::not_opened(path, source))?;
-        // The first shard of a store that has grown is in the directory of the store, whose archive is that of all shards.
+        // After a growth, the first shard is in the directory that has the archive for all shards.
         let is_home = shared.is_some_and(|(journal, _)| journal.path() == path);
         let is_writer = !options.read_only && !options.follower && !options.manager && !is_home;
         if is_writer {

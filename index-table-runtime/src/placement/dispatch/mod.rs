@@ -15,22 +15,22 @@ pub(crate) use writer::Writer;
 #[cold]
 pub(crate) const fn unlikely() {}
 
-/// Calls the same method on one engine or on several shards; with the name of a type, the value of an `Ok` or `Some` is wrapped
-/// in the variant of that type.
-macro_rules! on_each {
-    ($value:expr, $it:ident => $call:expr) => {
+/// Calls the same method on one engine or on several shards, for a value of this enum; with the name of a type, the value of an
+/// `Ok` or `Some` is wrapped in the variant of that type.
+macro_rules! on_variant {
+    ($of:ident, $value:expr, $it:ident => $call:expr) => {
         match $value {
-            Self::One($it) => $call,
-            Self::Several($it) => {
+            $of::One($it) => $call,
+            $of::Several($it) => {
                 $crate::placement::dispatch::unlikely();
                 $call
             }
         }
     };
-    ($value:expr, $it:ident => $call:expr, $to:ident) => {
+    ($of:ident, $value:expr, $it:ident => $call:expr, $to:ident) => {
         match $value {
-            Self::One($it) => $call.map($to::One),
-            Self::Several($it) => {
+            $of::One($it) => $call.map($to::One),
+            $of::Several($it) => {
                 $crate::placement::dispatch::unlikely();
                 $call.map($to::Several)
             }
@@ -38,4 +38,12 @@ macro_rules! on_each {
     };
 }
 
+/// Does this for a value of the type whose method it is.
+macro_rules! on_each {
+    ($($rest:tt)*) => {
+        $crate::placement::dispatch::on_variant!(Self, $($rest)*)
+    };
+}
+
 pub(crate) use on_each;
+pub(crate) use on_variant;

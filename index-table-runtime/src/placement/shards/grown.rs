@@ -11,7 +11,7 @@ use crate::model::{
 };
 
 /// The number of the shard in the first data file.
-pub(super) const FIRST: ShardNumber = 0;
+pub(crate) const FIRST: ShardNumber = 0;
 
 impl Engine {
     /// Whether the store had one data file, which is its first shard now: its shard map manager has a directory of its own.

@@ -49,6 +49,7 @@ mod write;
 mod writing;
 
 pub use count::count_in_parallel_from;
+pub(crate) use grown::FIRST;
 use hidden::Hidden;
 pub(crate) use hidden::{Coming, first_holder};
 pub(crate) use load::Load;

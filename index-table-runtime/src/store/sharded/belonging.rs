@@ -134,16 +134,21 @@ fn records(directory: &Path) -> Option<ManagerRecords> {
     let records = if let Some(inner) = &open {
         inner.engines.several().and_then(|own| own.manager()?.read().ok()?)
     } else {
-        let directory = manager_of(&directory).ok()?;
-        DataFile(&directory).wait_until_closed();
-        let options = Options { create: false, read_only: true, ..manager_options() };
-        let engine = engine::Engine::open(&options, &directory).ok();
-        let records = engine.and_then(|engine| Manager::new(engine, None).read().ok()?);
-        DataFile(&directory).wait_until_closed();
-        records
+        read_manager(&manager_of(&directory).ok()?).ok().flatten()
     };
     drop(stores);
     // If it is the last handle, closing the store takes the lock.
     drop(open);
+    records
+}
+
+/// Reads the records of the manager whose environment is in a directory, which this process has not open.
+pub(super) fn read_manager(directory: &Path) -> Result<Option<ManagerRecords>> {
+    DataFile(directory).wait_until_closed();
+    let options = Options { create: false, read_only: true, ..manager_options() };
+    let manager = Manager::new(engine::Engine::open(&options, directory)?, None);
+    let records = manager.read();
+    drop(manager);
+    DataFile(directory).wait_until_closed();
     records
 }

@@ -7,7 +7,7 @@
 //! | step | after a crash, the next process finds |
 //! |---|---|
 //! | the manager is written in [`PARTIAL`], and renamed | a store with one data file; the next growth replaces the manager |
-//! | the own record of `main` is committed with the id of the manager, by the journal of the data file | a store with one shard, whose data file has a journal of its own, which is applied |
+//! | its own journal commits the own record of `main`, with the id of the manager | a store with one shard, whose data file has a journal of its own, which is applied |
 //! | `writer.lock` is created, and the tables in use are opened in the shard | the same |
 //! | with the turn to write: the journal of the data file is completed and ended | the same, with a complete data file |
 //! | the journal of all shards is started | a store with one shard |
@@ -15,29 +15,26 @@
 //! `FORMAT.md` has the bytes of each state, in "Growing".
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use super::{
     MAIN,
-    belonging::has_manager,
-    copy::close,
+    belonging::{has_manager, read_manager},
     open::{LOCK, OPEN, lock, manager_options, refused},
+    rebuild,
 };
 use crate::{
     engine::{
         self, DataFile, Durability, Options,
         files::{self, DATA_FILE},
     },
-    model::{
-        error::{Error, Result},
-        shard::ShardNumber,
-    },
+    model::error::{Error, Result},
     placement::shards::{
-        self, Identity, Manager, ManagerRecords, Seen, Shard, ShardRecord, ShardState, encoded,
-        recorded,
+        self, FIRST, Identity, Manager, ManagerRecords, Seen, Shard, ShardRecord, ShardState,
+        encoded, recorded,
     },
     store::{Engines, Inner, Shards, Store, shared},
 };
@@ -50,9 +47,6 @@ pub(super) const PARTIAL: &str = ".shards.manager.partial";
 
 /// The place of the first data file.
 pub(super) const HERE: &str = ".";
-
-/// The number of the shard in the first data file.
-const FIRST: ShardNumber = 0;
 
 /// Returns the directory of the environment of the shard map manager: a directory of its own if the store has grown, and
 /// otherwise that of the store.
@@ -159,14 +153,8 @@ impl Growing {
 
 /// Returns the records of the manager of an earlier growth.
 fn known(path: &Path, identity: &Identity) -> Result<ManagerRecords> {
-    let directory = path.join(GROWN);
-    DataFile(&directory).wait_until_closed();
-    let options = Options { read_only: true, ..manager_options() };
-    let manager = Manager::new(engine::Engine::open(&options, &directory)?, None);
-    let records = manager.read()?.filter(|records| records.own.id == identity.manager);
-    drop(manager);
-    DataFile(&directory).wait_until_closed();
-    records.ok_or_else(|| {
+    let records = read_manager(&path.join(GROWN))?;
+    records.filter(|records| records.own.id == identity.manager).ok_or_else(|| {
         let reason = format!("it is shard `{}` of another store", identity.name);
         refused(&path.display().to_string(), &reason)
     })
@@ -185,17 +173,8 @@ fn new_records(options: &Options) -> ManagerRecords {
 /// Writes the manager in its directory. An earlier one belongs to a growth that was not committed.
 fn write(records: &ManagerRecords, path: &Path, file_mode: u32) -> Result<()> {
     let (partial, directory) = (path.join(PARTIAL), path.join(GROWN));
-    for earlier in [&partial, &directory] {
-        match fs::remove_dir_all(earlier) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            removed => removed.map_err(|source| Error::io(earlier, source))?,
-        }
-    }
-    files::create_directory(&partial).map_err(|source| Error::io(&partial, source))?;
-    let options = Options { create: true, file_mode, ..manager_options() };
-    let manager = Manager::new(engine::Engine::open(&options, &partial)?, None);
-    manager.write(records)?;
-    close(manager, &partial)?;
+    [&partial, &directory].into_iter().try_for_each(|earlier| rebuild::remove(earlier))?;
+    rebuild::write(records, &partial, file_mode)?;
     let renamed = fs::rename(&partial, &directory).and_then(|()| files::sync_directory(path));
     renamed.map_err(|source| Error::io(&directory, source))
 }

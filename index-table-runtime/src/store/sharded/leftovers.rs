@@ -23,7 +23,7 @@ use crate::{
     placement::shards::{ManagerRecords, Shard, place_of},
 };
 
-/// The end of the name of a directory with a copy of a backup.
+/// How the name of a directory ends that has a copied backup.
 const RESTORED: &str = ".restored";
 
 /// The end of the name of a directory that a copy is filling.
@@ -32,7 +32,7 @@ const PARTIAL: &str = ".partial";
 /// The directory in which `rebuild` writes the manager.
 pub(super) const MANAGER: &str = ".manager.partial";
 
-/// Returns the name of the directory for a copy of a backup beside the directory of its shard.
+/// Returns the name of the directory for a copied backup, beside that of its shard.
 pub(crate) fn name_of_copy(shard: &OsStr) -> OsString {
     let mut name = OsString::from(".");
     name.push(shard);
@@ -66,7 +66,7 @@ pub(super) fn remove(path: &Path, records: &ManagerRecords, shards: &[Shard]) {
     let mut copies: BTreeMap<PathBuf, Vec<OsString>> = BTreeMap::new();
     for (record, _) in records.shards.iter().zip(shards).filter(|(_, it)| it.opened().is_ok()) {
         let place = place_of(path, &record.place);
-        // No backup of it takes the place of the first data file of a store that has grown.
+        // After a growth, no backup takes the place of the first data file.
         if record.place == grow::HERE {
             continue;
         }

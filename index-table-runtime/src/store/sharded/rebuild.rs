@@ -162,7 +162,7 @@ fn rebuild(options: &Options, path: &Path) -> Result<()> {
 }
 
 /// Writes the records of a manager to a new directory.
-fn write(records: &ManagerRecords, partial: &Path, file_mode: u32) -> Result<()> {
+pub(super) fn write(records: &ManagerRecords, partial: &Path, file_mode: u32) -> Result<()> {
     files::create_directory(partial).map_err(|source| Error::io(partial, source))?;
     let options = Options { create: true, file_mode, ..manager_options() };
     let manager = Manager::new(engine::Engine::open(&options, partial)?, None);
@@ -184,7 +184,7 @@ fn place(partial: &Path, path: &Path) -> Result<()> {
 }
 
 /// Removes a directory, which may be missing.
-fn remove(directory: &Path) -> Result<()> {
+pub(super) fn remove(directory: &Path) -> Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed.map_err(|source| Error::io(directory, source)),

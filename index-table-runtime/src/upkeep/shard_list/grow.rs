@@ -5,17 +5,12 @@
 //! that was waiting for its turn begins again.
 
 use crate::{
-    model::{
-        error::{Error, Result},
-        shard::ShardNumber,
-    },
+    model::error::{Error, Result},
+    placement::shards::FIRST,
     store::{Growing, Store},
     upkeep::shards,
     write::changes::{self, Orders},
 };
-
-/// The number of the shard in the first data file.
-const FIRST: ShardNumber = 0;
 
 /// Makes a store with one data file a store with one shard. The caller has the lock of opening tables.
 pub(super) fn grow(store: &Store) -> Result<()> {
@@ -31,13 +26,19 @@ pub(super) fn grow(store: &Store) -> Result<()> {
         tables.push((table, grown, declared));
     }
     growing.finish(store, || {
-        tables.into_iter().try_for_each(|(table, grown, declared)| {
-            table.grow(grown, &declared)?;
-            if let Some(own) = table.in_shard(FIRST).filter(|_| table.rows.changes.is_some()) {
-                let last = changes::last_order(main.read()?.reader(&own)?)?;
+        // What can fail comes first, so that after an error all tables still have one data file.
+        let txn = main.read()?;
+        let mut last = Vec::new();
+        for (table, _, declared) in &tables {
+            let own = declared.kept.first().filter(|_| table.rows.changes.is_some());
+            last.push(own.map(|own| changes::last_order(txn.reader(own)?)).transpose()?);
+        }
+        for ((table, grown, declared), last) in tables.into_iter().zip(last) {
+            if let Some(last) = last {
                 let _ = table.shared.orders.set(Orders::after(last));
             }
-            Ok(())
-        })
+            table.grow(grown, &declared)?;
+        }
+        Ok(())
     })
 }
