@@ -55,7 +55,7 @@
 /// [duplicates]: changing_indexes#duplicates
 /// [which indexes are rebuilt]: versions#which-indexes-are-rebuilt
 /// [upgrading all rows]: versions#upgrading-all-rows
-/// [from one store to several shards]: sharding#from-one-store-to-several-shards
+/// [growing a store]: sharding#growing-a-store
 /// [upgrading]: releases#upgrading
 /// [what a version number promises]: releases#what-a-version-number-promises
 /// [backups]: transactions#backups
@@ -67,7 +67,7 @@
 /// [the size of the map]: transactions#the-size-of-the-map
 /// [opening without creating, and read-only]: transactions#opening-without-creating-and-read-only
 /// [dead letters]: eventual#dead-letters
-/// [options, and lost shards]: sharding#options-and-lost-shards
+/// [lost shards]: sharding#backups-and-lost-shards
 /// [systems other than linux]: not_for#systems-other-than-linux
 /// [numbers within a shard key]: sharding#numbers
 /// [global indexes]: sharding#global-indexes
@@ -76,10 +76,9 @@
 /// [archiving]: expiry#archiving
 /// [transactions across shards]: sharding#transactions
 /// [another shard key]: sharding#another-shard-key
-/// [moving keys]: sharding#moving-keys-to-another-shard
-/// [backups of shards]: sharding#backups
+/// [moving rows]: sharding#moving-rows
 /// [a lost shard map manager]: sharding#a-lost-shard-map-manager
-/// [verification of shards]: sharding#verification-repair-and-upgrades
+/// [other work in shards]: sharding#other-work-in-several-shards
 /// [archives]: durability#archives
 /// [followers]: durability#followers
 /// [with your types]: admin#with-your-types
@@ -245,7 +244,7 @@ pub mod references {}
 pub mod group_commit {}
 
 /// [one journal for all shards]: sharding#durability
-/// [sharded store]: sharding#an-archive-of-all-shards
+/// [sharded store]: sharding#other-work-in-several-shards
 /// [group commit]: group_commit
 ///
 /// The commits that a crash of the machine can lose, and the journal: durable commits with one sync.
@@ -263,15 +262,16 @@ pub mod space_ahead {}
 #[doc = include_str!("guide/eventual.md")]
 pub mod eventual {}
 
+/// [backups]: transactions#backups
+/// [group commit]: group_commit
+/// [from one machine to many]: many_machines
 /// [change streams]: changes
-/// [durability]: durability
-/// [when indexes change]: changing_indexes
 /// [archives]: durability#archives
 /// [followers]: durability#followers
 /// [eventual indexes]: eventual
 /// [references]: references
 ///
-/// One logical store over several environments: shard keys, shard maps, queries and transactions.
+/// A file that gets large: more data files, added and filled while the store is used.
 #[doc = include_str!("guide/sharding.md")]
 pub mod sharding {}
 
