@@ -232,9 +232,7 @@ impl Engine {
         let reserve = Reserve::new(reserved(options), &path.join(FILE));
         let map_size = AtomicUsize::new(env.info().map_size);
         let (slots, presence) = (OnceLock::new(), Presence::none());
-        // A promoted follower waits for the disk.
-        let mut paths =
-            Paths::new(options.used_durability() == Durability::None && !options.follower);
+        let mut paths = Paths::default();
         if let Some(lock_file) = lock_file {
             paths.add(path.join(LOCK_FILE), lock_file);
         }

@@ -2,7 +2,8 @@
 //!
 //! If a file was removed, renamed or replaced while it is open, this process can still write it, but no other process
 //! finds it. So a commit is acknowledged only if each name has led to the open file within the last few milliseconds. This
-//! is checked before a commit, which then fails and changes nothing, and after a commit that has waited for the disk.
+//! is checked before a commit, which then fails and changes nothing, and after it: it may have waited for the disk, or been
+//! delayed by the operating system.
 
 use std::{
     fs::{self, File},
@@ -29,16 +30,9 @@ pub(super) struct Paths {
     files: Vec<(PathBuf, FileId)>,
     /// The time until which the last check is recent; `None` if it did not find all files.
     recent: Option<Instant>,
-    /// Whether commits don't wait for the disk, so that the check before a commit is also recent after it.
-    is_quick: bool,
 }
 
 impl Paths {
-    /// Checks no files yet. `is_quick` if commits don't wait for the disk.
-    pub(super) fn new(is_quick: bool) -> Self {
-        Self { is_quick, ..Self::default() }
-    }
-
     pub(super) fn add(&mut self, path: PathBuf, file: FileId) {
         self.files.retain(|(own, _)| *own != path);
         self.files.push((path, file));
@@ -116,12 +110,9 @@ impl Engine {
         refuse(writing.paths.still_lost())
     }
 
-    /// Fails if a file was lost while a commit waited for the disk.
+    /// Fails if a file was lost during a commit.
     #[inline]
     pub(super) fn refuse_lost_meanwhile(writing: &mut Writing) -> Result<(), CommitFailure> {
-        if writing.paths.is_quick {
-            return Ok(());
-        }
         Self::refuse_lost(writing).map_err(CommitFailure::Unknown)
     }
 }
@@ -142,8 +133,9 @@ mod tests {
     use crate::engine::{DataFile, Durability, Options, lmdb::names::FILE};
 
     #[test]
-    fn a_file_that_is_lost_while_a_commit_waits_for_the_disk_makes_the_commit_unknown() {
-        for durability in [Durability::Full, Durability::Relaxed, Durability::Journal] {
+    fn a_file_that_is_lost_during_a_commit_makes_the_commit_unknown() {
+        let all = [Durability::Full, Durability::Relaxed, Durability::None, Durability::Journal];
+        for durability in all {
             let dir = tempfile::tempdir().expect("a directory");
             let path = dir.path().canonicalize().expect("the directory");
             let options = Options::default().durability(durability);
