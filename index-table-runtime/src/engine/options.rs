@@ -163,6 +163,11 @@ impl Options {
     /// If `Journal` is named, or an [`archive`](Options::archive), opening for writing fails with
     /// [`Error::Io`](crate::Error::Io) with the kind `Unsupported` where a directory can't be locked, and with
     /// [`Error::WriterElsewhere`](crate::Error::WriterElsewhere) beside such a process.
+    ///
+    /// For a store with shards, `Full` fails with [`Error::NotOffered`](crate::Error::NotOffered): each commit would sync each of
+    /// its shards twice. With `Relaxed` or `None`, a crash of the machine can lose a transaction of several shards in some of them
+    /// only. If a disk becomes full during its commit, it can also stay in some of them, and returns
+    /// [`Error::CommitUnknown`](crate::Error::CommitUnknown).
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
@@ -393,6 +398,10 @@ impl Options {
     /// commit. Each shard has bases of its own. When a shard is added, its first base is written. When a detached shard is
     /// attached again or a lost one is [restored](crate::Store::restore_shard), or when a shard was written outside of the
     /// store, the archive continues after a gap, with new bases of all shards.
+    ///
+    /// If a shard is missing when the store is opened, the archive keeps the shard as it was. A gap ends when all new bases are
+    /// written ([`has_base`](crate::ArchiveLag::has_base)). Until then, later commits can't be restored:
+    /// [`Error::NotInArchive`](crate::Error::NotInArchive).
     ///
     /// With another durability, opening fails with [`Error::Io`](crate::Error::Io) with the kind `InvalidInput`.
     ///
@@ -723,7 +732,9 @@ impl Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// The write changes the entries itself, as with strong consistency, and leaves no message. The default.
+    /// The write changes the entries itself, as with strong consistency, and leaves no message. The default. In a transaction of
+    /// one shard, a write to a table with an eventual global index leaves a message even if the queue is full, because it can't
+    /// change the entries in other shards.
     ApplyInLine,
     /// The write waits until the worker has made room, up to this time, and then fails with
     /// [`Error::IndexQueueFull`](crate::Error::IndexQueueFull).
@@ -733,7 +744,7 @@ pub enum WhenFull {
     /// worker, the write fails at once.
     Wait(Duration),
     /// The write disables the eventual indexes of the table: they are no longer maintained, and queries on
-    /// them fail, until the repository's `build` has rebuilt them.
+    /// them fail, until the repository's `build` has rebuilt them. Not offered for a table with rows in several shards.
     Disable,
 }
 

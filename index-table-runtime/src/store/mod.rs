@@ -68,7 +68,9 @@ use crate::{
 /// transaction sees each commit in all of its shards or in none, and does not wait for writers.
 ///
 /// One process at a time can write to a store with shards. Other processes can open it with
-/// [`read_only`](Options::read_only). They see a consistent snapshot of each shard, but not of all shards together.
+/// [`read_only`](Options::read_only). They see each commit in all of its shards or in none, but can see commits of different
+/// shards in another order. When another process adds, attaches or restores a shard or moves keys, their next transaction can
+/// fail with [`Error::ReopenNeeded`]: open the store again.
 /// A shard that can't be opened is not an error of [`open`](Store::open); see
 /// [`unavailable_shards`](Store::unavailable_shards).
 ///
@@ -215,7 +217,8 @@ impl Store {
     ///
     /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] if another process has
     /// made the store larger than the map, [`Error::Forked`], [`Error::DamagedFile`], [`Error::Engine`]; on a store with shards,
-    /// [`Error::ReopenNeeded`] after the commit of a transaction has failed in some of its shards.
+    /// [`Error::ReopenNeeded`] after the commit of a transaction has failed in some of its shards, or after another process has
+    /// ended during such a commit.
     pub fn read(&self) -> Result<ReadTxn<'_>> {
         // The counter is read before the transaction begins, so that the snapshot has all tables it counts.
         let opened = self.inner.opened();
@@ -331,7 +334,8 @@ impl Store {
     /// the transaction ends, in the order of the shards. If `body` needs a shard that precedes a locked
     /// shard, the operation fails with [`Error::OtherShard`] and `body` runs again: first with the shards
     /// locked that it has used, and then with all shards. So use shards in their order if you can. Use a [read
-    /// transaction](Store::read) for rows that may change before the commit.
+    /// transaction](Store::read) for rows that may change before the commit. A transaction of several shards needs about 32 free
+    /// pages in the map of each of them, and 256 KiB on each disk. Otherwise, it fails and changes no shard.
     ///
     /// `body` returns a [`Result`](crate::Result) of this crate. To roll back with an error of your own, use
     /// [`try_transaction`](Store::try_transaction). If `body` returns `Ok` before its own error, the compiler reports

@@ -120,7 +120,111 @@ impl Options {
         self
     }
 
-    /// Adds a shard map. A table uses the map with its own name, unless its declaration has `shard_map`.
+    /// Adds a shard map. A table uses the map with its own name, unless its declaration has `shard_map`. A store that has been
+    /// created without the map gets it when it is opened, for example for a table with another shard key.
+    ///
+    /// # Examples
+    ///
+    /// The shard key of a table can't be changed. So a second table gets the rows, while the program writes to both. Each of
+    /// these writes is a transaction of up to two shards. The same steps copy a table into another store. But a transaction
+    /// belongs to one store, so writes have to stop during such a copy.
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Result, ShardMap, Store, WriteTxn};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// /// By tenant: one tenant has become too large for a shard.
+    /// #[derive(Clone, Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = tenant)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    ///     total: i64,
+    /// }
+    ///
+    /// /// By a hash of the tenant and the number.
+    /// #[derive(Clone, Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders_2", shard_by = hash(tenant, number))]
+    /// struct SpreadOrder {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    ///     total: i64,
+    /// }
+    ///
+    /// impl From<Order> for SpreadOrder {
+    ///     fn from(Order { tenant, number, total }: Order) -> Self {
+    ///         Self { tenant, number, total }
+    ///     }
+    /// }
+    ///
+    /// /// Step 2: each write goes to both tables. Do the same with deletions.
+    /// fn put(txn: &mut WriteTxn<'_>, old: &OrderRepository, new: &SpreadOrderRepository, order: &Order) -> Result<()> {
+    ///     old.put(txn, order)?;
+    ///     new.put(txn, &order.clone().into())
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("shop");
+    /// # {
+    /// #     let store = Store::options()
+    /// #         .shard("north", "north")
+    /// #         .shard("south", "south")
+    /// #         .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    /// #         .open(&path)?;
+    /// #     let orders = OrderRepository::open(&store)?;
+    /// #     store.transaction(|txn| (0..50).try_for_each(|number| orders.insert(txn, &Order { tenant: 7, number, total: 1 })))?;
+    /// # }
+    /// // Step 1: the store gets a shard map for the new table.
+    /// let store = Store::options()
+    ///     .map("orders_2", ShardMap::hashed(["north", "south"]))
+    ///     .open(&path)?;
+    /// let (old, new) = (OrderRepository::open(&store)?, SpreadOrderRepository::open(&store)?);
+    /// put_one(&store, &old, &new)?;
+    ///
+    /// // Step 3: copy the rows in batches. Each transaction reads the current rows of the old table, so changes made since the
+    /// // page was read are copied, too.
+    /// let mut cursor = None;
+    /// loop {
+    ///     let (keys, next) = {
+    ///         let txn = store.read()?;
+    ///         let scan = cursor.iter().fold(old.all(&txn), |scan, cursor| scan.after(cursor));
+    ///         let page = scan.page(20)?;
+    ///         (page.items.iter().map(|row| (row.tenant, row.number)).collect::<Vec<_>>(), page.next)
+    ///     };
+    ///     store.transaction(|txn| {
+    ///         for (tenant, number) in &keys {
+    ///             if let Some(order) = old.get(txn, *tenant, *number)? {
+    ///                 new.put(txn, &order.into())?;
+    ///             }
+    ///         }
+    ///         Ok(())
+    ///     })?;
+    ///     let Some(next) = next else { break };
+    ///     cursor = Some(next);
+    /// }
+    ///
+    /// // Step 4: compare the tables. After this step, the program reads the new table.
+    /// let txn = store.read()?;
+    /// assert_eq!(new.all(&txn).count()?, old.all(&txn).count()?);
+    /// assert_eq!(new.find_by_tenant(&txn, 7).count()?, 51);
+    /// drop(txn);
+    ///
+    /// // Step 5: write to the new table only, and empty the old table.
+    /// let mut txn = store.write()?;
+    /// old.all(&txn).query().delete(&mut txn)?;
+    /// txn.commit()?;
+    /// # assert_eq!(old.all(&store.read()?).count()?, 0);
+    /// # Ok(())
+    /// # }
+    /// # fn put_one(store: &Store, old: &OrderRepository, new: &SpreadOrderRepository) -> Result<()> {
+    /// #     store.transaction(|txn| put(txn, old, new, &Order { tenant: 7, number: 1000, total: 1 }))
+    /// # }
+    /// ```
     pub fn map(mut self, name: impl Into<String>, map: impl Into<ShardMap>) -> Self {
         self.declared.maps.push((name.into(), map.into()));
         self
@@ -137,6 +241,10 @@ impl Options {
 
     /// Opens only these shards. Queries that need other shards fail with
     /// [`Error::ShardUnavailable`](crate::Error::ShardUnavailable).
+    ///
+    /// The journal keeps the commits that the files of the other shards lack, in files `shards.journal.left.{number}`, as for
+    /// a shard whose directory is missing. Such a file has the length of the journal at the time of the first opening without
+    /// the shard.
     pub fn only<S: Into<String>>(mut self, shards: impl IntoIterator<Item = S>) -> Self {
         self.declared.only = Some(shards.into_iter().map(Into::into).collect());
         self

@@ -49,7 +49,11 @@ impl Options {
     ///
     /// Shards that were closed properly need no other files. After a crash, they need their journal, the files
     /// `shards.journal.*` in `path`. So leave the journal in place, and move away only the `data.mdb` of a damaged
-    /// manager.
+    /// manager. Until the manager is rebuilt, an opening that could create the store fails with
+    /// [`Error::DamagedFile`](crate::Error::DamagedFile), so that no empty manager takes its place.
+    ///
+    /// If the program no longer has a table, open the rebuilt store with [`place`](Options::place) for it. Then resume or cancel
+    /// unfinished [moves](Store::moves), which the shards have recorded.
     ///
     /// The manager is written in a directory `.manager.partial` in `path`, and its file gets its name when it is complete. So a
     /// process that is killed leaves what was there, or the complete manager, and the next call continues. The next opening of

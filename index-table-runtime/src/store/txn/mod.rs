@@ -122,6 +122,62 @@ impl<'s> ReadTxn<'s> {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// Two read transactions with the same commit number are snapshots of the same instant. A `ReadTxn` can be sent to another
+    /// thread, but not shared. So several threads read one instant, each a range of keys with a transaction of its own:
+    ///
+    /// ```
+    /// use std::{ops::RangeInclusive, thread};
+    ///
+    /// use index_table::{IndexTable, ReadTxn, Result, ShardMap, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = tenant)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    ///     total: i64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::options()
+    /// #     .shard("north", "north")
+    /// #     .shard("south", "south")
+    /// #     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    /// #     .open(dir.path().join("shop"))?;
+    /// let orders = OrderRepository::open(&store)?;
+    /// # store.transaction(|txn| {
+    /// #     (0..200).try_for_each(|tenant| orders.insert(txn, &Order { tenant, number: 1, total: 20 }))
+    /// # })?;
+    /// let (north, south) = loop {
+    ///     let (north, south) = (store.read()?, store.read()?);
+    ///     // Otherwise, a commit has become visible between the two.
+    ///     if north.commit_number() == south.commit_number() {
+    ///         break (north, south);
+    ///     }
+    /// };
+    ///
+    /// let total = |txn: ReadTxn<'_>, tenants: RangeInclusive<u32>| -> Result<i64> {
+    ///     let mut rows = orders.find_by_tenant_range(&txn, tenants).rows();
+    ///     rows.try_fold(0, |total, row| Ok(total + row?.total))
+    /// };
+    /// let sum = thread::scope(|scope| -> Result<i64> {
+    ///     let north = scope.spawn(|| total(north, 0..=99));
+    ///     let south = total(south, 100..=u32::MAX)?;
+    ///     Ok(north.join().expect("no panic")? + south)
+    /// })?;
+    /// assert_eq!(sum, 4000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Here, each thread reads one shard, because its range is a range of the shard map. An index, or a store with one data
+    /// file, can be divided in the same way: each thread reads a range of the index, and the concatenated results are in its
+    /// order.
     #[must_use]
     pub fn commit_number(&self) -> CommitNumber {
         self.engine.commit_number()

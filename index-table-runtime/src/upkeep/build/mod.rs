@@ -52,7 +52,10 @@ pub(crate) const MEMORY: usize = 64 << 20;
 /// holds for each shard. An index is readable when it is readable in all shards. Then the global indexes are built from
 /// the rows of all shards. A batch of this build is a transaction of all shards, and the batch limit holds again. The
 /// progress counts a row once for local and once for global indexes. A reference table is built in all copies in the same
-/// transactions.
+/// transactions. Until an index is readable in all shards, its queries fail with `IndexNotReadable`, except those in a transaction
+/// of one shard ([`read_on`](crate::Store::read_on)) in which a local index is complete. A local unique index is violated in the
+/// shards that have duplicates only; the other shards still refuse duplicate keys. If the table is opened instead of built again,
+/// global indexes are built from the start, in one transaction.
 ///
 /// Cost: each row is read once, and its entries are written in sorted order. The entries of a batch are in
 /// memory. For a violated index, each entry is read.

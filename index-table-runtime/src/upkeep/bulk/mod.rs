@@ -56,7 +56,8 @@ const DEFAULT_MEMORY: usize = 256 << 20;
 /// shards are loaded at the same time, each in a transaction of its own. So a load is atomic within a shard: if some
 /// shards fail, [`Error::ShardsNotLoaded`] names them and the others. With [`OnDuplicate::Skip`] or
 /// [`OnDuplicate::Replace`], the same load can then be repeated. The [`memory`](BulkLoad::memory) is divided among the
-/// shards. `bulk_load_in` loads all shards in the given transaction.
+/// shards. `bulk_load_in` loads all shards in the given transaction. A table with a global index is loaded in one transaction of
+/// all shards, because an entry can be in another shard than its row.
 ///
 /// # Examples
 ///

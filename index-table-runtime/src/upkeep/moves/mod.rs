@@ -91,7 +91,11 @@ impl Store {
     /// rows. Then one transaction of both shards gives the keys to the target, and the rows are removed from the
     /// source. Readers and writers continue. Only writers of these two shards wait while the last changed rows are
     /// copied, usually for a few milliseconds. A transaction sees each row once, because it uses the shard map of
-    /// its snapshot. Cursors remain valid.
+    /// its snapshot. Cursors remain valid. A table with this map that is created during the move moves too. Meanwhile, queries of
+    /// these tables are slower: each entry is compared with the shard map, and counts read all entries.
+    ///
+    /// Processes that have the store open for reading fail with [`Error::ReopenNeeded`] after the move has begun, switched or
+    /// ended, and have to open the store again.
     ///
     /// To move all keys, give their type: `move_range::<u32>("customers", .., "south")`.
     ///
@@ -328,6 +332,9 @@ impl<'a> Move<'a> {
     /// when it is removed. The transactions have up to 512 rows or 1 MiB, and other writers of the shard wait for
     /// them. Each has the cost of a commit. The primary keys of rows that change in the meantime are kept in
     /// memory, up to a million of them.
+    ///
+    /// One move runs at a time. A bulk load, a build of indexes, an upgrade or a backup waits for the current transaction of the
+    /// move. The move then waits until this work has ended.
     ///
     /// # Errors
     ///

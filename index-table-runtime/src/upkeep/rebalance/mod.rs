@@ -149,7 +149,12 @@ impl Store {
     ///
     /// store.add_shard("south", "south")?;
     /// let plan = store.rebalance("orders").by_rows().plan()?;
-    /// println!("{plan}"); // 50.. from `north` to `south`: 50 rows, 400 bytes …
+    /// println!("{plan}");
+    /// // shard map `orders`, rows within 10 %:
+    /// //   shard `north`: 100, then 50
+    /// //   shard `south`: 0, then 50
+    /// // moves: 1, with 50 rows; the tolerance requires at least 45:
+    /// //   50.. from `north` to `south`: 50 rows, 800 bytes
     /// assert_eq!(plan.moves().len(), 1);
     /// plan.run()?;
     /// let rows: Vec<u64> = store.shards()?.iter().map(|shard| shard.rows).collect();

@@ -96,6 +96,9 @@ impl Store {
     /// are free. If the process ends meanwhile, the store is whole: entries that have not been moved yet are moved by the next
     /// call, and entries that have not been removed yet are removed when the repository is opened.
     ///
+    /// Queued messages of eventual indexes and changes leave with their rows. `drain`, `expire`, `build`, `upgrade` and the
+    /// workers continue without the shard. If the queue has messages of rows that have moved to other shards, call `drain` first.
+    ///
     /// An index that is not readable is emptied in the commit that detaches the shard, and then built again as by
     /// [`build`](crate::Build).
     ///

@@ -48,6 +48,15 @@ impl Store {
     /// [`Error::IndexNotReadable`]. If another shard is not available, this lasts until it is restored, or the store is opened
     /// with all shards. In other processes, stores that were opened before for reading fail with [`Error::ReopenNeeded`].
     ///
+    /// A backup with a row that belongs to another shard since a move is refused. Use a later backup, or copy the backup with
+    /// [`Store::restore`], delete these rows in the copy, which is a plain store, and restore the copy. If their table has a
+    /// change stream, its consumers receive the deletions. If the directory of a shard was replaced by such a backup without
+    /// this method, opening the repository fails with [`Error::SchemaMismatch`].
+    ///
+    /// Rows of the restored shard can refer to rows that were deleted since. `verify` lists them
+    /// ([`Orphan`](crate::FindingKind::Orphan)), and `repair` does not change them: delete them, or insert the rows to which they
+    /// refer.
+    ///
     /// Cost: the cost of [`Store::restore`]. In addition, the rows of all tables in the backup are scanned, each table in use is
     /// opened in the shard and its rows are scanned twice more, and each reference table is written. For a table with global indexes, the rows of all shards are read, and all
     /// entries are written; other write transactions wait meanwhile.
