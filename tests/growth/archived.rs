@@ -8,7 +8,10 @@ use std::{
 
 use index_table::{Error, Follower, Result, Store};
 
-use crate::basic::All;
+use crate::{
+    basic::All,
+    table::{self, InvoiceRepository},
+};
 
 fn opened(shop: &Path, archive: &Path) -> Result<Store> {
     Store::options().archive(archive).open(shop)
@@ -111,4 +114,63 @@ fn a_follower_copies_the_shards_when_it_is_opened_again() -> Result<()> {
     drop((all, store));
     let promoted = follower.promote()?;
     tables.check(&promoted)
+}
+
+#[test]
+fn archives_and_followers_have_a_table_where_it_was_moved() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let (shop, archive, standby) = (path("shop"), path("archive"), path("standby"));
+    let store = opened(&shop, &archive)?;
+    let (_all, invoices) = table::fill(&store)?;
+    store.add_shard("billing", "billing")?;
+    archived(&store);
+    let before = store.read()?.commit_number();
+    let follower = Follower::open(&standby, &archive)?;
+    let followed = InvoiceRepository::open(follower.store())?;
+    assert_eq!(followed.all(&follower.store().read()?).count()?, table::ROWS);
+
+    let mut during = Vec::new();
+    let moved = store.move_table("invoices", "billing").progress(|_| {
+        during.push(store.read().expect("a snapshot").commit_number());
+        let txn = follower.store().read().expect("a snapshot");
+        assert_eq!(followed.all(&txn).rows().count() as u64, table::ROWS);
+    });
+    moved.run()?;
+    store.transaction(|txn| invoices.update(txn, 1, |it| it.amount = 7).map(drop))?;
+    archived(&store);
+    let last = store.read()?.commit_number();
+    let begun = Instant::now();
+    while followed.get(&follower.store().read()?, 1)?.is_none_or(|row| row.amount != 7) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", follower.lag());
+        thread::sleep(Duration::from_millis(5));
+    }
+    let txn = follower.store().read()?;
+    assert_eq!(followed.all(&txn).rows().count() as u64, table::ROWS);
+    assert_eq!(followed.find_by_customer(&txn, 2).count()?, table::ROWS.div_ceil(7));
+    assert_eq!(txn.stats().shards, 1);
+    drop(txn);
+    store.transaction(|txn| invoices.update(txn, 1, |it| it.amount = 100).map(drop))?;
+    archived(&store);
+
+    let at = during.get(during.len() / 3).cloned().expect("a step");
+    let late = during.get(during.len() - 2).cloned().expect("a step");
+    for (name, commit) in [("before", before), ("during", at), ("late", late), ("last", last)] {
+        let restored = path(name);
+        Store::restore_archive(&archive).until_commit(commit).run(&restored)?;
+        let copy = Store::open(&restored)?;
+        let invoices = InvoiceRepository::open(&copy)?;
+        copy.transaction(|txn| invoices.update(txn, 1, |it| it.amount = 100).map(drop))?;
+        table::check(&copy, &invoices)?;
+        for unfinished in copy.moves()? {
+            copy.resume_move(unfinished.id).run()?;
+        }
+        copy.move_table("invoices", "main").run()?;
+        table::check(&copy, &invoices)?;
+    }
+    drop((_all, invoices, store));
+    let promoted = follower.promote()?;
+    table::check(&promoted, &followed)?;
+    promoted.move_table("invoices", "main").run()?;
+    table::check(&promoted, &followed)
 }

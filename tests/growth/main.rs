@@ -5,3 +5,4 @@ mod basic;
 mod beside;
 mod killed;
 mod readers;
+mod table;

@@ -38,12 +38,19 @@ pub(super) struct Keys<'k> {
     /// The first key of the shard map after these keys.
     end: Option<&'k [u8]>,
     has: &'k dyn Fn(&[u8]) -> bool,
+    /// Whether the table has one number for all rows, and no shard key.
+    is_one: bool,
 }
 
 impl<'k> Keys<'k> {
     /// Returns all keys.
     fn all() -> Keys<'static> {
-        Keys { next: Some(START.to_vec()), end: None, has: &|_| true }
+        Keys { next: Some(START.to_vec()), end: None, has: &|_| true, is_one: false }
+    }
+
+    /// Returns all keys of a table.
+    fn of(routing: &Routing) -> Keys<'static> {
+        Keys { is_one: routing.is_placed(), ..Keys::all() }
     }
 
     /// Returns the keys of a part of a shard map. `has` is for a hash map, in which the keys are not in the order of their
@@ -56,7 +63,8 @@ impl<'k> Keys<'k> {
         if routing.is_hashed() {
             return Self { has, ..Keys::all() };
         }
-        Self { next: Some(start.max(START).to_vec()), end, has: &|_| true }
+        let next = Some(start.max(START).to_vec());
+        Self { next, end, has: &|_| true, is_one: routing.is_placed() }
     }
 
     /// Whether all records were read.
@@ -67,6 +75,11 @@ impl<'k> Keys<'k> {
     /// Reads the next batch.
     pub(super) fn read(&mut self, reader: placement::Reader<'_>) -> Result<Batch> {
         let mut records = Vec::new();
+        if self.is_one {
+            self.next = None;
+            let record = reader.get(Space::Sequence, &[])?;
+            records.extend(record.map(|record| (Vec::new(), record.to_vec())));
+        }
         for _ in 0..READ {
             let found = match &self.next {
                 Some(from) => reader.at_or_above(Space::Sequence, from)?,
@@ -163,7 +176,7 @@ impl Numbered {
             let mut writer = txn.writer(tables).ok_or_else(no_shard)?;
             writer.beside(self.keeper, &mut |writer| orders.keep(writer))?;
         }
-        let mut keys = Keys::all();
+        let mut keys = Keys::of(&routing);
         while !keys.are_read() {
             let batch = keys.read(txn.reader(tables).of_shard(leaving)?)?;
             for (key, record) in &batch.records {
@@ -205,7 +218,7 @@ pub(super) fn raise_in(
             }
             None => continue,
         };
-        let mut keys = Keys { has: &is_own, ..Keys::all() };
+        let mut keys = Keys { has: &is_own, ..Keys::of(routing) };
         while !keys.are_read() {
             let batch = keys.read(of_other.read()?.reader(&in_other)?)?;
             if !batch.records.is_empty() {

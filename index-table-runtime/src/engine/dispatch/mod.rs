@@ -175,8 +175,7 @@ impl Engine {
     pub(crate) const fn why_one(&self) -> &'static str {
         match self {
             Self::Lmdb(_) => {
-                "a second shard, because it has one data file; create a store with several by \
-                 `Store::options().shard(…)`, and load the rows into it"
+                "a second shard, because it has one data file; `Store::add_shard` adds another one"
             }
             #[cfg(feature = "memory")]
             Self::Memory(_) => {

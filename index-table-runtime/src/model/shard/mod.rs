@@ -6,6 +6,7 @@
 //! | [`boundaries`] | the stored form of a map: sorted boundaries over encoded shard keys |
 //! | [`key`] | the shard key of a table, and its position in a primary key |
 //! | [`global`] | the shard of an entry of a global index by its key |
+//! | [`placed`] | the map of a table without a shard key, after its first move |
 //! | [`load`] | the shard keys with the most requests |
 //! | [`routing`] | the shard of a row by its primary key, and the shards that a query needs |
 //!
@@ -22,6 +23,7 @@ mod global;
 mod key;
 mod load;
 mod map;
+mod placed;
 mod routing;
 mod set;
 #[cfg(test)]
@@ -34,6 +36,7 @@ pub use key::{Distribution, ShardKey};
 pub(crate) use load::{KeyRequests, Sketch};
 pub(crate) use map::{Declared, MapKind, Span};
 pub use map::{ListMap, RangeMap, ShardKeyValue, ShardMap};
+pub(crate) use placed::{placed_map, placed_table};
 pub(crate) use routing::{Routing, Shards};
 pub(crate) use set::ShardSet;
 

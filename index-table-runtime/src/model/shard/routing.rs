@@ -31,7 +31,20 @@ pub(crate) struct Routing {
     has_main_rows_elsewhere: bool,
     /// The boundaries of the shard map after the shard that is being attached, if there is one.
     coming: Option<Arc<Boundaries>>,
+    /// For a table without a shard key that has a shard map.
+    placed: Option<Placed>,
 }
+
+/// The shard map of a table without a shard key.
+#[derive(Debug, Clone)]
+struct Placed {
+    map: Arc<str>,
+    /// The shard of the rows before the table had the map.
+    origin: ShardNumber,
+}
+
+/// The shard key of a table without a shard key. It has no bytes.
+const NO_FIELDS: ShardKey = ShardKey { fields: 0, hashed: false, map: "", global: &[] };
 
 #[derive(Debug, Clone)]
 enum Target {
@@ -132,6 +145,7 @@ impl Routing {
             moves,
             has_main_rows_elsewhere,
             coming: None,
+            placed: None,
         }
     }
 
@@ -150,9 +164,24 @@ impl Routing {
         matches!(self.target, Target::Reference)
     }
 
-    /// Whether the rows can be in several shards, each row in one of them: the table has a shard key.
+    /// Whether the rows can be in several shards, each row in one of them: the table has a shard key, or was moved to another
+    /// shard.
     pub(crate) const fn is_split(&self) -> bool {
         matches!(self.target, Target::ByKey { .. })
+    }
+
+    /// Whether the table has no shard key, but a shard map, in which one shard has all keys.
+    pub(crate) const fn is_placed(&self) -> bool {
+        self.placed.is_some()
+    }
+
+    /// Returns the routing of a table in one shard with its shard map; `None` if the table has another routing.
+    pub(crate) fn with_placed_map(&self, map: &str, boundaries: Arc<Boundaries>) -> Option<Self> {
+        let Target::Whole(origin) = self.target else { return None };
+        let placed = Some(Placed { map: map.into(), origin });
+        let routing = Self::by_key(self.schema, NO_FIELDS, boundaries, Vec::new());
+        let has_main_rows_elsewhere = self.has_main_rows_elsewhere;
+        Some(Self { placed, has_main_rows_elsewhere, ..routing })
     }
 
     /// Creates the routing of a table with a shard key, and with these global indexes.
@@ -180,6 +209,13 @@ impl Routing {
         moves: impl Fn(&str) -> bool,
     ) -> Option<Self> {
         let Target::ByKey { key, .. } = self.target else { return None };
+        if let Some(Placed { map, origin }) = &self.placed {
+            let whole = Self::whole(self.schema, *origin);
+            let whole = Self { has_main_rows_elsewhere: self.has_main_rows_elsewhere, ..whole };
+            // Maps from before the first move have no map of the table.
+            let Some(boundaries) = boundaries(map) else { return Some(whole) };
+            return Some(whole.with_placed_map(map, boundaries)?.with_moves(moves));
+        }
         let of_index = |global: &GlobalIndex| Some(global.with(boundaries(global.map())?));
         let global = self.global.iter().map(of_index).collect::<Option<Vec<_>>>()?;
         let routing = Self::by_key(self.schema, key, boundaries(key.map)?, global);
@@ -430,7 +466,10 @@ impl Routing {
     }
 
     /// Returns the name of the shard map.
-    pub(crate) const fn map(&self) -> &'static str {
+    pub(crate) fn map(&self) -> &str {
+        if let Some(placed) = &self.placed {
+            return &placed.map;
+        }
         match &self.target {
             Target::Whole(_) | Target::Reference => "",
             Target::ByKey { key, .. } => key.map,

@@ -9,12 +9,12 @@ use std::{
     },
 };
 
-use super::{Engine, Manager, ManagerRecords, Maps, OwnRanges, Seen, ShardState};
+use super::{Engine, Identity, Manager, ManagerRecords, Maps, OwnRanges, Seen, ShardState};
 use crate::{
     engine::lmdb::{Followed, Parts},
     model::{
         error::{Error, Result},
-        shard::{Boundaries, ShardNumber},
+        shard::{Boundaries, ShardNumber, placed_table},
     },
 };
 
@@ -139,11 +139,18 @@ impl Engine {
         let removed: BTreeSet<_> = removed.filter(|shard| recorded.contains(shard)).collect();
         let now = self.maps.now();
         let mut changed = Vec::new();
-        for (name, map) in &now.by_name {
+        let placed = identities.iter().flat_map(Identity::placed_maps).map(|own| &own.map);
+        let placed: BTreeSet<_> = placed.collect();
+        let names: BTreeSet<_> = now.by_name.keys().chain(placed.iter().copied()).collect();
+        for name in names {
+            if placed_table(name).is_some() && !placed.contains(name) {
+                continue;
+            }
             let mut boundaries = Boundaries::all_in(None);
             // The original was creating this shard, which keeps the ranges in the record of the manager.
             for number in &incomplete {
-                for (start, end) in map.boundaries.of_shard(*number) {
+                let known = now.get(name).map(|map| map.boundaries.of_shard(*number));
+                for (start, end) in known.into_iter().flatten() {
                     boundaries.assign(&start, end.as_deref(), Some(*number));
                 }
             }

@@ -30,7 +30,7 @@ use crate::{
         key::DecodeError,
         maintain::{Change, Sink as _},
         schema::{KeyField, Parts, Source, TableSchema},
-        shard::{Boundaries, Declared, MapKind, ShardNumber},
+        shard::{Boundaries, Declared, MapKind, ShardNumber, placed_table},
     },
 };
 
@@ -333,7 +333,32 @@ impl Manager {
     pub(crate) fn write_table(&self, table: &str, record: &TableRecord) -> Result<()> {
         let record = ([TABLES, table.as_bytes()].concat(), encode(&MANAGER, record)?);
         self.update(&|all| {
+            all.retain(|(own, _)| *own != record.0);
             all.push(record.clone());
+            Ok(())
+        })
+    }
+
+    /// Writes the map of a table without a shard key, and the shard of its rows. Earlier releases only read the shard.
+    pub(crate) fn write_placed(
+        &self,
+        (table, name): (&str, &str),
+        map: &Declared,
+        shard: ShardNumber,
+    ) -> Result<()> {
+        let (key, record) = map_record(name, map)?;
+        let place = [PLACES, table.as_bytes()].concat();
+        let location = [TABLES, table.as_bytes()].concat();
+        self.update(&|all| {
+            all.retain(|(own, _)| *own != key);
+            all.push((key.clone(), record.clone()));
+            for (own, record) in &mut *all {
+                if *own == place {
+                    *record = encode(&MANAGER, &shard)?;
+                } else if *own == location {
+                    *record = encode(&MANAGER, &TableRecord::Whole(shard))?;
+                }
+            }
             Ok(())
         })
     }
@@ -422,6 +447,19 @@ pub(super) fn encode_identity(identity: &Identity) -> Result<Vec<u8>> {
 }
 
 impl ManagerRecords {
+    /// Adds the maps of tables without a shard key from the own record of a shard. The manager has such a map after the first
+    /// move of the table.
+    pub(crate) fn add_placed(&mut self, identity: &Identity) {
+        for own in identity.placed_maps() {
+            let map = self.maps.entry(own.map.clone()).or_insert_with(Declared::placed);
+            for (start, end) in &own.ranges {
+                if map.boundaries.shards_within(start, end.as_deref()).is_empty() {
+                    map.boundaries.assign(start, end.as_deref(), Some(identity.number));
+                }
+            }
+        }
+    }
+
     /// Decodes the records of a manager; `None` if there are none.
     pub(crate) fn decode(records: &[(Vec<u8>, Vec<u8>)]) -> Result<Option<Self>> {
         let Some((_, own)) = records.iter().find(|(key, _)| key == OWN) else { return Ok(None) };
@@ -520,10 +558,18 @@ impl OwnRanges {
 }
 
 impl Identity {
-    /// Whether these two give the shard different ranges of a shard map.
+    /// Whether these two give the shard different ranges of a shard map, or only `other` gives it a table without a shard key: this
+    /// record is older than the first move of the table.
     pub(crate) fn contradicts(&self, other: &Self) -> bool {
+        let is_missing = |it: &OwnRanges| self.maps.iter().all(|own| own.map != it.map);
         let mut ranges = self.maps.iter();
         ranges.any(|own| other.maps.iter().any(|it| it.map == own.map && it != own))
+            || other.placed_maps().any(|it| !it.ranges.is_empty() && is_missing(it))
+    }
+
+    /// Returns the shard's parts of the maps of tables without a shard key.
+    pub(crate) fn placed_maps(&self) -> impl Iterator<Item = &OwnRanges> {
+        self.maps.iter().filter(|own| placed_table(&own.map).is_some())
     }
 
     /// Reads the identity of a shard. Returns `None` if the store is not a shard yet.

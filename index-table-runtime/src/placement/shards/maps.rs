@@ -26,7 +26,7 @@ use std::{
 use super::{Changed, Hidden, MoveId, MoveRecord, Moving, Tables};
 use crate::{
     locks::RwLock,
-    model::shard::{Boundaries, Declared, MapKind, Routing, ShardNumber},
+    model::shard::{Boundaries, Declared, MapKind, Routing, ShardNumber, placed_table},
 };
 
 /// All shard maps at one moment.
@@ -76,6 +76,7 @@ impl Maps {
     /// Returns the next generation, with this move in the place of its earlier state.
     pub(crate) fn with(&self, moving: Arc<Moving>) -> Self {
         let mut next = self.without(moving.record.id);
+        next.add_placed(&moving.record.map);
         if let Some(map) = next.by_name.get_mut(&moving.record.map) {
             map.boundaries = Arc::new(moving.record.boundaries(&map.boundaries));
         }
@@ -113,8 +114,13 @@ impl Maps {
         Self { generation: self.generation + 1, hidden: Arc::new(hidden), ..self.clone() }
     }
 
-    /// Returns a routing with these maps; `None` if the rows of its table are in one shard.
+    /// Returns a routing with these maps; `None` if the table has no shard map.
     pub(crate) fn in_routing(&self, routing: &Routing) -> Option<Routing> {
+        if !routing.is_split() {
+            let (name, map) = self.placed(routing.schema().name)?;
+            let routing = routing.with_placed_map(name, Arc::clone(&map.boundaries))?;
+            return Some(routing.with_moves(|map| self.has_moves(map)));
+        }
         let boundaries = |name: &str| Some(Arc::clone(&self.get(name)?.boundaries));
         let routing = routing.with_maps(boundaries, |map| self.has_moves(map))?;
         Some(self.hidden.in_routing(routing))
@@ -152,6 +158,7 @@ impl Maps {
         let mut next = Self { shards, moves: Vec::new(), hidden, ..self.clone() };
         next.generation += 1;
         for (name, boundaries) in changed {
+            next.add_placed(&name);
             if let Some(map) = next.by_name.get_mut(&name) {
                 map.boundaries = Arc::new(boundaries);
             }
@@ -164,6 +171,23 @@ impl Maps {
             }
         }
         next
+    }
+
+    /// Adds the map of a table without a shard key, if this is its name.
+    fn add_placed(&mut self, map: &str) {
+        if placed_table(map).is_some() && !self.by_name.contains_key(map) {
+            self.by_name.insert(map.to_owned(), Declared::placed().into());
+        }
+    }
+
+    /// Returns the map of a table without a shard key, with its name; `None`: the table was never moved.
+    pub(super) fn placed(&self, table: &str) -> Option<(&str, &Map)> {
+        self.placed_maps().find(|(own, ..)| *own == table).map(|(_, name, map)| (name, map))
+    }
+
+    /// Returns the maps of tables without a shard key, with these tables and with their names.
+    pub(super) fn placed_maps(&self) -> impl Iterator<Item = (&str, &str, &Map)> {
+        self.by_name.iter().filter_map(|(name, map)| Some((placed_table(name)?, &**name, map)))
     }
 
     pub(super) const fn generation(&self) -> u64 {
@@ -348,7 +372,7 @@ impl Deref for CurrentRouting<'_> {
 }
 
 impl Tables {
-    /// Returns the table with the routing of these maps; `None` if its rows are in one shard.
+    /// Returns the table with the routing of these maps; `None` if it has no shard map.
     pub(super) fn in_generation(&self, maps: &Maps) -> Option<Arc<Self>> {
         let latest = self.shared.latest.read().clone();
         if let Some(latest) = latest.filter(|latest| latest.generation == maps.generation) {
@@ -366,7 +390,7 @@ impl Tables {
         Some(tables)
     }
 
-    /// Returns the routing of these maps; `None` if the rows are in one shard.
+    /// Returns the routing of these maps; `None` if the table has no shard map.
     pub(crate) fn routing_in(&self, maps: &Maps) -> Option<Routing> {
         if self.routing.is_reference() {
             return Some(Routing::reference(self.routing.schema(), maps.shards()));

@@ -73,7 +73,7 @@ pub(crate) use write::Writer;
 pub(crate) use writing::Locks;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     ptr,
     sync::{
@@ -92,7 +92,10 @@ use crate::{
         error::{Error, Result},
         reference::ReferenceSchema,
         schema::{IndexSchema, TableSchema},
-        shard::{Boundaries, Declared, Distribution, Routing, ShardKey, ShardMap, ShardNumber},
+        shard::{
+            Boundaries, Declared, Distribution, Routing, ShardKey, ShardMap, ShardNumber,
+            placed_table,
+        },
     },
 };
 pub(crate) use grow::Changed;
@@ -355,6 +358,7 @@ impl Engine {
         match known.get(table) {
             None => Ok(Some(declared)),
             Some(known) if *known == declared => Ok(None),
+            Some(known) if known.place().is_some() && routing.is_placed() => Ok(None),
             // The rows stay in their shard if `part_of` is added or removed. A table without its struct has no references.
             Some(known) if known.place().is_some() && known.place() == declared.place() => {
                 Ok((!self.is_read_only()).then_some(declared))
@@ -418,22 +422,46 @@ impl Engine {
 
     /// Returns the names of the shard maps of rows and of global indexes, in order.
     pub(crate) fn maps(&self) -> Vec<String> {
-        self.maps.now().by_name.keys().cloned().collect()
+        let maps = self.maps.now();
+        maps.by_name.keys().filter(|name| placed_table(name).is_none()).cloned().collect()
     }
 
     /// Returns the names of the tables whose rows are all in this shard.
     pub(crate) fn tables_placed_in(&self, shard: ShardNumber) -> Vec<String> {
         let known = self.tables.lock();
-        let whole = known.iter().filter(|(_, record)| record.place() == Some(shard));
-        let places = self.places.iter().filter(|(_, place)| **place == shard);
-        whole.map(|(table, _)| table).chain(places.map(|(table, _)| table)).cloned().collect()
+        let whole = known.iter().filter(|(_, record)| record.place().is_some());
+        let all: BTreeSet<_> = whole.map(|(table, _)| table).chain(self.places.keys()).collect();
+        let place = |table: &str| {
+            let recorded = || known.get(table).and_then(TableRecord::place);
+            let declared = || self.places.get(table).copied();
+            self.moved_to(table).or_else(declared).or_else(recorded)
+        };
+        all.into_iter().filter(|table| place(table) == Some(shard)).cloned().collect()
+    }
+
+    /// Returns the shard of a table without a shard key, if it was ever moved, or is being moved.
+    fn moved_to(&self, table: &str) -> Option<ShardNumber> {
+        self.maps.now().placed(table).and_then(|(_, map)| map.boundaries.shard_of(&[]))
+    }
+
+    /// Returns the shard of the rows of a table without a shard key. A table that was never opened is new, and gets this shard.
+    pub(crate) fn place_of_table(&self, table: &str) -> ShardNumber {
+        self.moved_to(table).unwrap_or_else(|| self.first_place_of(table))
+    }
+
+    /// Returns the shard of the rows of a table without a shard key before its first move.
+    fn first_place_of(&self, table: &str) -> ShardNumber {
+        let place = self.places.get(table).copied();
+        place.or_else(|| self.main_table_in(table)).unwrap_or_default()
     }
 
     /// Whether tables are placed in a shard, and no shard map has keys in it.
     pub(crate) fn has_only_placed(&self, shard: ShardNumber) -> bool {
         let maps = self.maps.now();
-        !self.tables_placed_in(shard).is_empty()
-            && maps.by_name.values().all(|map| !map.boundaries.shards().contains(&shard))
+        let has_no_keys = |(name, map): (&String, &Map)| {
+            placed_table(name).is_some() || !map.boundaries.shards().contains(&shard)
+        };
+        !self.tables_placed_in(shard).is_empty() && maps.by_name.iter().all(has_no_keys)
     }
 
     /// Returns all reference tables that have ever been opened.
@@ -486,6 +514,9 @@ impl Engine {
 
     /// Returns the names of the tables that have ever been opened with this shard map.
     pub(crate) fn tables_with_map(&self, name: &str) -> Vec<String> {
+        if let Some(table) = placed_table(name) {
+            return vec![table.to_owned()];
+        }
         let known = self.tables.lock();
         let has_map =
             |record: &TableRecord| matches!(record, TableRecord::ByKey { map, .. } if map == name);
@@ -536,9 +567,9 @@ impl Engine {
         };
         let place = self.places.get(schema.name).copied();
         let key = match (distribution, place) {
-            (Distribution::Whole, place) => {
-                let place = place.or_else(|| self.main_table_in(schema.name)).unwrap_or(0);
-                return Ok(Routing::whole(schema, place));
+            (Distribution::Whole, _) => {
+                let routing = Routing::whole(schema, self.first_place_of(schema.name));
+                return Ok(self.maps.now().in_routing(&routing).unwrap_or(routing));
             }
             (Distribution::Reference, None) => {
                 return Ok(Routing::reference(schema, self.maps.now().shards()));

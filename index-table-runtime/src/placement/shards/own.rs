@@ -91,7 +91,12 @@ impl Seen {
             return Ok(false);
         }
         let Some(identity) = identity.map(decode_identity).transpose()? else { return Ok(false) };
-        // The ranges of the other shards stay the same when a shard is detached or attached.
+        // The ranges of the other shards stay the same when a shard is detached or attached. A table without a shard key gets its
+        // map with its first move.
+        let mut placed = identity.placed_maps().map(|own| &own.map);
+        if placed.any(|map| self.identity.maps.iter().all(|own| own.map != *map)) {
+            return Ok(false);
+        }
         Ok(!self.identity.contradicts(&identity) && self.identity.removed == identity.removed)
     }
 }
@@ -135,6 +140,12 @@ impl Engine {
             for ranges in &mut identity.maps {
                 if let Some(map) = maps.get(&ranges.map) {
                     *ranges = OwnRanges::of(&ranges.map, &map.declared(), shard);
+                }
+            }
+            for (_, map, declared) in maps.placed_maps() {
+                if identity.maps.iter().all(|own| own.map != map) {
+                    identity.maps.push(OwnRanges::of(map, &declared.declared(), shard));
+                    identity.maps.sort_by(|one, other| one.map.cmp(&other.map));
                 }
             }
             let of_shard =

@@ -117,6 +117,11 @@ impl Engine {
         parts.map(|placed| (placed.shard, placed.by)).collect()
     }
 
+    /// Returns the tables of parts, in other shards, of the rows of this table.
+    pub(crate) fn tables_of_parts(&self, main: &str) -> Vec<&'static str> {
+        self.placed_parts(main).into_iter().map(|(_, by)| by.table).collect()
+    }
+
     /// Whether rows of this table have parts in other shards.
     pub(crate) fn has_placed_parts(&self, main: &str) -> bool {
         !self.placed_parts(main).is_empty()

@@ -15,7 +15,7 @@ use crate::{
     locks::MutexGuard,
     model::{
         error::{Error, Result},
-        shard::{GlobalIndex, Routing, ShardNumber},
+        shard::{GlobalIndex, Routing, ShardNumber, placed_table},
     },
     placement,
 };
@@ -235,6 +235,11 @@ impl Engine {
         let (Some(manager), maps) = (&self.manager, self.maps.now()) else { return Ok(()) };
         let map =
             maps.get(name).ok_or_else(|| Error::internal("a move of a map that is not there"))?;
+        if let Some(table) = placed_table(name)
+            && let Some(shard) = map.boundaries.shard_of(&[])
+        {
+            return manager.write_placed((table, name), &map.declared(), shard);
+        }
         manager.write_map(name, &map.declared())
     }
 

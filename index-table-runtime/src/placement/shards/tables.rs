@@ -78,7 +78,8 @@ impl Tables {
         let shards = engine.shards.iter().zip(shards).map(of_shard).collect();
         let (maps, latest) = (Arc::clone(&engine.maps), RwLock::default());
         let now = maps.now();
-        let load = routing.is_split().then(|| engine.load_of(routing.map()));
+        let has_key = routing.is_split() && !routing.is_placed();
+        let load = has_key.then(|| engine.load_of(routing.map()));
         let main = OnceLock::new();
         let shared = Arc::new(SharedTables { shards, maps, latest, load, main });
         let present = now.shards().into();

@@ -373,7 +373,7 @@ impl<'t> Writer<'t> {
             return self.everywhere(&mut |writer| writer.put(space, key, record));
         }
         if space == Space::Sequence
-            && !key.is_empty()
+            && (!key.is_empty() || self.tables.routing.is_placed())
             && let Some(shard) = self.tables.routing.shard_of_shard_key(key)
         {
             let routing = &self.tables.routing;

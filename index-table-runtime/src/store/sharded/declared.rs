@@ -5,7 +5,10 @@ use std::path::Path;
 use super::open::refused;
 use crate::{
     engine::{DeclaredShard, Options},
-    model::error::Result,
+    model::{
+        error::Result,
+        shard::{placed_map, placed_table},
+    },
     placement::shards::{ManagerRecords, ShardRecord, ShardState, recorded},
 };
 
@@ -32,6 +35,12 @@ pub(super) fn declare(options: &Options, records: &mut ManagerRecords, is_new: b
     }
     for (name, map) in &options.declared.maps {
         let what = || format!("shard map `{name}`");
+        if placed_table(name).is_some() {
+            return Err(refused(
+                &what(),
+                "its name begins with `@`, as those of tables that were moved",
+            ));
+        }
         // A map that the store has keeps its ranges, also those of shards that were removed or detached.
         let exists = records.maps.contains_key(name);
         let removed = |shard: &str| if exists { records.removed_number(shard) } else { None };
@@ -56,6 +65,18 @@ pub(super) fn declare(options: &Options, records: &mut ManagerRecords, is_new: b
         let Some(number) = records.number(shard) else {
             return Err(refused(&what(), &format!("the store has no shard `{shard}`")));
         };
+        if let Some(map) = records.maps.get(&placed_map(table)) {
+            match map.boundaries.shard_of(&[]) {
+                Some(own) if own != number => {
+                    let name = records.shards.get(own as usize).map(|shard| shard.name.as_str());
+                    let own = name.unwrap_or_default();
+                    let reason =
+                        format!("it was moved to shard `{own}`: declare this shard, or none");
+                    return Err(refused(&what(), &reason));
+                }
+                _ => continue,
+            }
+        }
         if records.tables.get(table).is_some_and(|own| own.place() != Some(number)) {
             return Err(refused(
                 &what(),

@@ -61,6 +61,10 @@ pub(super) fn open_files(
     let seen = Seen::read(inner.engine()?)?;
     // The own records have the state of a move before the manager has it.
     let known = seen.as_ref().filter(|_| journal.is_some() || read_only);
+    let is_own = |own: &&Seen| own.identity().manager == records.own.id;
+    if let Some(own) = known.filter(is_own) {
+        records.add_placed(own.identity());
+    }
     for own in known.map_or(Ok(Vec::new()), Seen::moves)? {
         if let Some(map) = records.maps.get_mut(&own.map) {
             map.boundaries = own.boundaries(&map.boundaries);

@@ -15,6 +15,7 @@ use super::{
     changed::{put_all, read, set_all},
     entries::MovedIndex,
     rows::{Copies, renewed, tracked},
+    table,
 };
 use crate::{
     engine::{Cursor as _, Query, Read as _, ReadRecords as _},
@@ -165,6 +166,8 @@ impl Mover<'_> {
     /// any. The caller has the lock of opening tables, so that no table is created before the switch.
     fn add_tables(&mut self) -> Result<bool> {
         let all = super::tables_with_map(self.store, self.engine, &self.record().map)?;
+        // A reference can have been declared since the move began.
+        table::refuse_references(self.engine, self.record())?;
         let names = |tables: &[Arc<OpenTable>]| -> BTreeSet<&'static str> {
             tables.iter().map(|table| table.schema.name).collect()
         };

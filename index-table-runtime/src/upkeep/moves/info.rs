@@ -9,7 +9,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    model::error::Result,
+    model::{error::Result, shard::placed_table},
     store::{Store, shards_of},
 };
 
@@ -20,8 +20,10 @@ pub struct MoveInfo {
     /// The number of the move, for [`resume_move`](Store::resume_move) and
     /// [`cancel_move`](Store::cancel_move).
     pub id: u64,
-    /// The shard map.
+    /// The shard map, or the table of a [`move_table`](Store::move_table).
     pub map: String,
+    /// Whether all rows of the table `map` move, which has no `shard_by`.
+    pub is_table: bool,
     /// The first key of the range, or the first slot; `None` if the range has no lower end, or if no repository of
     /// a table with this map is open.
     pub start: Option<String>,
@@ -59,7 +61,8 @@ pub enum MoveState {
 
 impl fmt::Display for MoveInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, map, start, end, from, to, state, offline, rows, bytes, .. } = self;
+        let Self { id, map, is_table, start, end, from, to, state, offline, rows, bytes, .. } =
+            self;
         let unit = if map.contains('.') { "entries" } else { "rows" };
         let (start, end) = (start.as_deref().unwrap_or(""), end.as_deref().unwrap_or(""));
         let kind = if *offline { ", offline" } else { "" };
@@ -67,9 +70,11 @@ impl fmt::Display for MoveInfo {
             MoveState::Copying => "is being copied",
             MoveState::CleaningUp => "is being cleaned up",
         };
+        let what =
+            if *is_table { format!("table `{map}`") } else { format!("{start}..{end} of `{map}`") };
         write!(
             f,
-            "move {id}: {start}..{end} of `{map}` from `{from}` to `{to}` {state}{kind}, {rows} {unit} ({bytes} bytes) copied"
+            "move {id}: {what} from `{from}` to `{to}` {state}{kind}, {rows} {unit} ({bytes} bytes) copied"
         )
     }
 }
@@ -89,7 +94,8 @@ pub(super) fn of(store: &Store) -> Result<Vec<MoveInfo>> {
         let name = |shard| Ok::<_, crate::Error>(engine.shard(shard)?.name().to_string());
         moves.push(MoveInfo {
             id: record.id,
-            map: record.map.clone(),
+            map: placed_table(&record.map).unwrap_or(&record.map).to_owned(),
+            is_table: placed_table(&record.map).is_some(),
             start: if record.start.is_empty() { None } else { shown(&record.start) },
             end: record.end.as_deref().and_then(shown),
             from: name(record.from)?,

@@ -6,6 +6,7 @@
 //! | [`copy`] | copying, verifying and switching |
 //! | [`clean`] | removing the copies |
 //! | [`rows`] | a copied row with its entries |
+//! | [`table`] | all rows of a table without a shard key |
 //! | [`entries`] | the entries of a global index |
 //! | [`changed`] | rows, numbers and entries that change during the copy |
 //! | [`total`] | the number of rows, for the progress |
@@ -16,6 +17,7 @@ mod copy;
 mod entries;
 mod info;
 mod rows;
+mod table;
 mod total;
 
 use std::{
@@ -33,15 +35,17 @@ use crate::{
     locks::MutexGuard,
     model::{
         error::{Error, Result},
-        shard::{HASHED, MapKind, ShardKeyValue, ShardNumber, Span},
+        shard::{
+            Boundaries, HASHED, MapKind, ShardKeyValue, ShardNumber, Span, placed_map, placed_table,
+        },
     },
     placement::shards::{self, MoveId, MoveRecord, MoveStep, Moving, new_id},
-    store::{OpenTable, Shards, Store, engine_of, engine_to_change, transaction},
+    store::{MAIN, OpenTable, Shards, Store, engine_of, engine_to_change, shards_of, transaction},
     usage::{Progress, trace::span},
 };
 
 /// A move of keys to another shard. From [`Store::move_range`], [`move_slots`](Store::move_slots),
-/// [`move_keys`](Store::move_keys) and [`resume_move`](Store::resume_move); it does nothing until
+/// [`move_keys`](Store::move_keys), [`move_table`](Store::move_table) and [`resume_move`](Store::resume_move); it does nothing until
 /// [`run`](Move::run).
 #[must_use = "a move does nothing until `run`"]
 pub struct Move<'a> {
@@ -56,7 +60,13 @@ pub struct Move<'a> {
 
 /// The keys of a move.
 enum What {
-    New { map: String, key_type: String, spans: Vec<Option<Span>> },
+    New {
+        map: String,
+        key_type: String,
+        spans: Vec<Option<Span>>,
+    },
+    /// All rows of a table without a shard key.
+    Table(String),
     Begun(MoveId),
 }
 
@@ -246,15 +256,12 @@ impl Store {
         spans: Vec<Option<Span>>,
         to: &str,
     ) -> Move<'_> {
-        let what = What::New { map: map.to_owned(), key_type, spans };
-        Move {
-            store: self,
-            what,
-            to: to.to_owned(),
-            is_offline: false,
-            is_of_entries: false,
-            progress: None,
-        }
+        self.move_of(What::New { map: map.to_owned(), key_type, spans }, to)
+    }
+
+    fn move_of(&self, what: What, to: &str) -> Move<'_> {
+        let (is_offline, is_of_entries, to) = (false, false, to.to_owned());
+        Move { store: self, what, to, is_offline, is_of_entries, progress: None }
     }
 
     /// Returns the unfinished moves: a running move, and moves that were interrupted by an error or the end of a
@@ -275,8 +282,7 @@ impl Store {
     /// If the keys have not been switched yet, the rows are compared with their copies and only the differences are copied.
     /// Otherwise, the copies are removed from the source shard.
     pub fn resume_move(&self, id: u64) -> Move<'_> {
-        let (what, to) = (What::Begun(id), String::new());
-        Move { store: self, what, to, is_offline: false, is_of_entries: false, progress: None }
+        self.move_of(What::Begun(id), "")
     }
 
     /// Cancels a move that was interrupted before the switch, and removes its copies. `id` is from
@@ -338,7 +344,9 @@ impl<'a> Move<'a> {
     ///
     /// # Errors
     ///
-    /// - [`Error::ShardRefused`]: there is no such shard or shard map, or its keys have another type; the range has no keys;
+    /// - [`Error::ShardRefused`]: there is no such shard or shard map, or its keys have another type; the range has no keys; the
+    ///   table of a [`move_table`](Store::move_table) has a shard key, is a reference table, or has references to or from another
+    ///   table in its shard;
     ///   the repository of a table with this map is not open, or of a table in one of the two shards that was not opened since
     ///   the shard map manager was [rebuilt](crate::Options::rebuild), or its shard was adopted; another move is
     ///   running, or is unfinished and has some of these keys.
@@ -349,10 +357,14 @@ impl<'a> Move<'a> {
     pub fn run(self) -> Result<Moved> {
         let Self { store, what, to, is_offline, is_of_entries, progress } = self;
         span!(DEBUG, "move", table = to.as_str());
+        if to == MAIN && shards_of(store)?.is_none() {
+            // The only shard has all keys.
+            return Ok(Moved::default());
+        }
         let engine = engine_of(store)?;
         let mut progress = progress.unwrap_or_else(|| Box::new(|_| ()));
         let _turn = turn(engine, store)?;
-        let (map, key_type, spans) = match what {
+        let (map, spans) = match what {
             What::Begun(id) => {
                 let moving = begun(engine, id)?;
                 let tables = tables_of(store, engine, &moving.record)?;
@@ -361,10 +373,16 @@ impl<'a> Move<'a> {
                 steps.run()?;
                 return Ok(steps.moved);
             }
-            What::New { map, key_type, spans } => (map, key_type, spans),
+            What::New { map, key_type, spans } => {
+                check_map(engine, &what_moves(&map), &map, &key_type)?;
+                (map, spans)
+            }
+            What::Table(name) => {
+                table::check(engine, &name)?;
+                (placed_map(&name), vec![Some(Span { start: Vec::new(), end: None })])
+            }
         };
         let what = what_moves(&map);
-        check_map(engine, &what, &map, &key_type)?;
         let number = engine.number(&to);
         let to = number.ok_or_else(|| refused(&what, &format!("there is no shard `{to}`")))?;
         let tables = tables_with_map(store, engine, &map)?;
@@ -390,6 +408,7 @@ impl<'a> Move<'a> {
                     check_journal(engine, &record)?;
                 }
                 let tables = tables_of(store, engine, &record)?;
+                table::refuse_references(engine, &record)?;
                 open_in(store, engine, &tables, &[record.from, record.to])?;
                 let moving = Arc::new(Moving::new(record));
                 let mut steps = mover(store, engine, (moving, tables), &mut progress);
@@ -434,6 +453,9 @@ fn mover<'a>(
 }
 
 fn what_moves(map: &str) -> String {
+    if let Some(table) = placed_table(map) {
+        return format!("the move of table `{table}`");
+    }
     format!("a move of keys of shard map `{map}`")
 }
 
@@ -457,7 +479,7 @@ fn begun(engine: &Shards, id: MoveId) -> Result<Arc<Moving>> {
 
 /// Checks that a shard map has keys of this type.
 fn check_map(engine: &Shards, what: &str, map: &str, key_type: &str) -> Result<()> {
-    let found = engine.map(map).ok_or_else(|| refused(what, "the store has no such map"))?;
+    let found = engine.map(map).ok_or_else(|| refused(what, &table::no_map(engine, map)))?;
     if found.key_type == key_type {
         return Ok(());
     }
@@ -476,7 +498,7 @@ fn tables_of(
     engine: &Shards,
     MoveRecord { map, from, to, .. }: &MoveRecord,
 ) -> Result<Vec<Arc<OpenTable>>> {
-    if !map.contains('.') {
+    if !map.contains('.') && placed_table(map).is_none() {
         engine.refuse_without_location(&[*from, *to], || what_moves(map))?;
     }
     tables_with_map(store, engine, map)
@@ -503,8 +525,12 @@ fn tables_with_map(store: &Store, engine: &Shards, map: &str) -> Result<Vec<Arc<
         let table = in_use.iter().find(|table| table.schema.name == name);
         table.cloned().ok_or_else(|| {
             let what = what_moves(map);
-            let reason =
-                format!("it also moves the rows of table `{name}`: open its repository first");
+            let reason = match placed_table(map) {
+                Some(_) => "open its repository first".to_owned(),
+                None => {
+                    format!("it also moves the rows of table `{name}`: open its repository first")
+                }
+            };
             refused(&what, &reason)
         })
     };
@@ -520,9 +546,18 @@ fn is_eventual(tables: &[Arc<OpenTable>], map: &str) -> bool {
     })
 }
 
+/// Returns the boundaries of a map. A table without a shard key gets its map with its first move.
+fn boundaries_of(engine: &Shards, map: &str) -> Result<Arc<Boundaries>> {
+    if let Some(boundaries) = engine.boundaries(map) {
+        return Ok(boundaries);
+    }
+    let table = placed_table(map).ok_or_else(|| Error::internal("a map is missing"))?;
+    Ok(Arc::new(Boundaries::all_in(Some(engine.place_of_table(table)))))
+}
+
 /// Whether all keys of a span belong to no shard.
 fn has_no_shard(engine: &Shards, map: &str, span: &Span) -> Result<bool> {
-    let boundaries = engine.boundaries(map).ok_or_else(|| Error::internal("a map is missing"))?;
+    let boundaries = boundaries_of(engine, map)?;
     Ok(boundaries.shards_within(&span.start, span.end.as_deref()).is_empty())
 }
 
@@ -584,7 +619,7 @@ fn records(
     to: ShardNumber,
     is_offline: bool,
 ) -> Result<Vec<MoveRecord>> {
-    let boundaries = engine.boundaries(map).ok_or_else(|| Error::internal("a map is missing"))?;
+    let boundaries = boundaries_of(engine, map)?;
     let begun =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut records = Vec::new();
