@@ -6,3 +6,4 @@ mod beside;
 mod killed;
 mod readers;
 mod table;
+mod table_beside;
