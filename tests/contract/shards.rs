@@ -129,12 +129,21 @@ fn documented_list_maps_places_and_adopted_stores_return_their_rows() -> TestRes
     Ok(())
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "invoices")]
+struct Invoice {
+    #[primary_key]
+    number: u64,
+}
+
 #[test]
 fn documented_moves_keep_all_rows() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = create(dir.path())?;
     let customers = CustomerRepository::open(&store)?;
     let (_orders, _events) = (OrderRepository::open(&store)?, EventRepository::open(&store)?);
+    let invoices = InvoiceRepository::open(&store)?;
+    store.transaction(|txn| invoices.insert(txn, &Invoice { number: 1 }))?;
     store.transaction(|txn| {
         (0..200).try_for_each(|tenant| customers.insert(txn, &customer(tenant, 1, "Redmond")))
     })?;
@@ -152,7 +161,10 @@ fn documented_moves_keep_all_rows() -> TestResult {
         );
         rows += shard.rows;
     }
-    assert_eq!(rows, 200);
+    assert_eq!(rows, 201);
+    store.add_shard("billing", "billing")?;
+    store.move_table("invoices", "billing").run()?;
+    assert!(invoices.get(&store.read_on(&store.shard("billing")?)?, 1)?.is_some());
     let plan = store.rebalance("customers").by_rows().plan()?;
     assert!(!plan.to_string().is_empty());
     plan.run()?;

@@ -192,8 +192,7 @@ fn other_tables_and_shards_are_refused_with_what_to_do() -> Result<()> {
     let store = Store::open(dir.path().join("shop"))?;
     let (all, invoices) = fill(&store)?;
     let one = store.move_table("invoices", "billing").run();
-    assert!(format!("{}", one.unwrap_err()).contains("add_shard"));
-    assert_eq!(store.move_table("invoices", "main").run()?, Moved::default());
+    assert!(matches!(one, Err(Error::NotOffered { what }) if what.contains("add_shard")));
 
     store.add_shard("billing", "billing")?;
     for (table, expected) in [

@@ -27,6 +27,13 @@ pub(crate) struct Event {
     pub(crate) id: u32,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "invoices")]
+pub(crate) struct Invoice {
+    #[primary_key]
+    pub(crate) number: u32,
+}
+
 /// A store with one row of tenant 7.
 pub(crate) struct Shop<'a> {
     pub(crate) store: Store,
@@ -38,7 +45,7 @@ pub(crate) struct Shop<'a> {
 type Call = fn(Shop<'_>) -> Result<()>;
 
 /// The methods in the order of the guide's table, each with a call that checks what the method has done.
-pub(crate) const METHODS: [(&str, Call); 27] = [
+pub(crate) const METHODS: [(&str, Call); 28] = [
     ("`shard`, `shard_ids`", |shop| {
         let ids = shop.store.shard_ids();
         assert_eq!(shop.store.shard(ids[0].name())?, ids[0]);
@@ -139,6 +146,16 @@ pub(crate) const METHODS: [(&str, Call); 27] = [
         let events = EventRepository::open(&shop.store)?;
         shop.store.move_slots("events", .., &shop.last()).run()?;
         assert_eq!(events.shard_of(&shop.store, 1)?.name(), shop.last());
+        Ok(())
+    }),
+    ("`move_table`", |shop| {
+        let invoices = InvoiceRepository::open(&shop.store)?;
+        shop.store.transaction(|txn| invoices.insert(txn, &Invoice { number: 1 }))?;
+        for to in [shop.last(), shop.store.shard_ids()[0].name().to_owned()] {
+            shop.store.move_table("invoices", &to).run()?;
+            let shard = shop.store.shard(&to)?;
+            assert_eq!(invoices.all(&shop.store.read_on(&shard)?).count()?, 1);
+        }
         Ok(())
     }),
     ("`moves`", |shop| {

@@ -40,7 +40,7 @@ use crate::{
         },
     },
     placement::shards::{self, MoveId, MoveRecord, MoveStep, Moving, new_id},
-    store::{MAIN, OpenTable, Shards, Store, engine_of, engine_to_change, shards_of, transaction},
+    store::{OpenTable, Shards, Store, engine_of, engine_to_change, transaction},
     usage::{Progress, trace::span},
 };
 
@@ -357,10 +357,6 @@ impl<'a> Move<'a> {
     pub fn run(self) -> Result<Moved> {
         let Self { store, what, to, is_offline, is_of_entries, progress } = self;
         span!(DEBUG, "move", table = to.as_str());
-        if to == MAIN && shards_of(store)?.is_none() {
-            // The only shard has all keys.
-            return Ok(Moved::default());
-        }
         let engine = engine_of(store)?;
         let mut progress = progress.unwrap_or_else(|| Box::new(|_| ()));
         let _turn = turn(engine, store)?;
