@@ -216,6 +216,9 @@ impl GroupWriter {
     /// This method can block, so don't call it in a thread that runs tasks; use
     /// [`submit_async`](GroupWriter::submit_async) and [`try_submit`](GroupWriter::try_submit).
     ///
+    /// On a store with several shards, these closures have a group that locks all shards. Use the `submit_for` of a repository, or
+    /// [`submit_on`](GroupWriter::submit_on), for the groups of single shards.
+    ///
     /// # Errors
     ///
     /// Errors of the result: the errors of the closure and of [`Store::transaction`]; [`Error::Panicked`],

@@ -111,7 +111,8 @@ impl Options {
     }
 
     /// Makes an existing plain store the first shard, without copying it. When the repository of a table is first
-    /// opened, it checks that every row belongs to this shard.
+    /// opened, it checks that every row belongs to this shard. The copies of reference tables in the other shards are filled when
+    /// their repositories are opened.
     pub fn adopt(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         let (name, place) = (name.into(), directory.as_ref().to_owned());
         self.declared

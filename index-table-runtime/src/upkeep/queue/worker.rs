@@ -37,6 +37,9 @@ const REST: Duration = Duration::from_millis(200);
 /// A thread that applies the messages of a store's queues to eventual indexes, for the tables that have a
 /// repository in this process. From [`Store::start_index_worker`].
 ///
+/// One thread applies up to 1,024 messages of each queue in turn, in one transaction for each queue. In a store with shards, each
+/// shard has a queue for each table.
+///
 /// When this handle is dropped, the thread stops after its current batch. The remaining messages stay in the
 /// queue. The thread doesn't keep the store open, and ends when the store is closed. Several workers, in one
 /// process or in several, can run at the same time.
