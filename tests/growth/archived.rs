@@ -1,15 +1,16 @@
 //! Archives and followers of a store that grows.
 
 use std::{
+    fs,
     path::Path,
     thread,
     time::{Duration, Instant, SystemTime},
 };
 
-use index_table::{Error, Follower, Result, Store};
+use index_table::{CommitNumber, Error, Follower, Result, Store};
 
 use crate::{
-    basic::All,
+    basic::{All, CustomerRepository, customer},
     table::{self, InvoiceRepository},
 };
 
@@ -73,6 +74,84 @@ fn an_archive_has_the_moments_before_and_after_the_growth() -> Result<()> {
     let store = opened(&shop, &archive)?;
     All::open(&store)?.check(&store)?;
     archived(&store);
+    Ok(())
+}
+
+/// Returns the names of the bases in an archive, without those that are being written.
+fn bases(archive: &Path) -> Vec<String> {
+    let names = fs::read_dir(archive).unwrap().map(|it| it.unwrap().file_name());
+    let mut names: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
+    names.retain(|name| name.starts_with("base."));
+    names.sort();
+    names
+}
+
+#[test]
+fn an_archive_goes_on_without_another_base_of_the_first_data_file() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let (shop, archive) = (dir.path().join("shop"), dir.path().join("archive"));
+    let store = opened(&shop, &archive)?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    archived(&store);
+    let first = bases(&archive);
+    assert_eq!(first.len(), 1, "{first:?}");
+    let mut moments = Vec::new();
+    let mut insert = |tenants: std::ops::Range<u32>| -> Result<()> {
+        for tenant in tenants {
+            store.transaction(|txn| all.customers.insert(txn, &customer(tenant, 1000)))?;
+            let txn = store.read()?;
+            moments.push((txn.commit_number(), SystemTime::now(), all.customers.all(&txn).count()?));
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    };
+    insert(0..5)?;
+    store.add_shard("east", "east")?;
+    insert(5..8)?;
+    store.move_range("customers", 50u32.., "east").run()?;
+    insert(47..53)?;
+    archived(&store);
+    let later = bases(&archive);
+    assert_eq!(later.len(), 2, "{later:?}");
+    assert!(later.contains(&first[0]) && later.iter().any(|it| it.ends_with(".1")), "{later:?}");
+    restore_all(&archive, &dir.path().join("while open"), &moments)?;
+
+    // The next process goes on.
+    drop((all, store));
+    let store = opened(&shop, &archive)?;
+    archived(&store);
+    assert_eq!(bases(&archive), later);
+    drop(store);
+    Store::restore_archive(&archive).run(dir.path().join("end"))?;
+    let end = Store::open(dir.path().join("end"))?;
+    let customers = CustomerRepository::open(&end)?;
+    assert_eq!(customers.all(&end.read()?).count()?, 300 + 14);
+    Ok(())
+}
+
+/// Restores these moments, and compares the number of customers.
+fn restore_all(
+    archive: &Path,
+    to: &Path,
+    moments: &[(CommitNumber, SystemTime, u64)],
+) -> Result<()> {
+    fs::create_dir(to).unwrap();
+    for (at, (number, time, count)) in moments.iter().enumerate() {
+        for (name, restore) in [
+            ("commit", Store::restore_archive(archive).until_commit(number.clone())),
+            ("time", Store::restore_archive(archive).until(*time)),
+        ] {
+            let restored = to.join(format!("{name} {at}"));
+            restore.run(&restored)?;
+            let copy = Store::open(&restored)?;
+            let customers = CustomerRepository::open(&copy)?;
+            assert_eq!(customers.all(&copy.read()?).count()?, *count, "{name} {at}");
+            assert_eq!(copy.shard_ids().len(), if at < 5 { 1 } else { 2 }, "{name} {at}");
+            assert_eq!(restored.join("writer.lock").exists(), at >= 5, "{name} {at}");
+            assert!(copy.verify()?.is_clean(), "{name} {at}");
+        }
+    }
     Ok(())
 }
 

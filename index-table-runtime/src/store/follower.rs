@@ -16,7 +16,7 @@ use crate::{
     engine::{
         Durability, FILE_MODE, Options,
         files::{self, DATA_FILE},
-        lmdb::{self, Archive, Following, Left, Mark, position},
+        lmdb::{self, Archive, Following, Left, Mark, Until, position},
     },
     locks::{Mutex, Unshared, rank},
     model::error::{Error, Result},
@@ -375,7 +375,7 @@ impl Store {
             let archive = lmdb::archive_of_follower(&engine.directory())?;
             let Some(archive) = archive else { return Ok(None) };
             Archive::open(&archive)
-                .and_then(|archive| Following::begin(&archive, &commits(self)?))
+                .and_then(|archive| begin(&archive, self, &commits(self)?))
                 .and_then(|following| lag_of(self, following))
         };
         Ok(Some(lag.unwrap_or_else(|error| FollowerLag {
@@ -471,12 +471,18 @@ impl Original<'_> {
             }
             Some(Left::Written) => Err(written(self.path)),
             Some(Left::Interrupted) => Ok(false),
-            Some(Left::Complete) if mark.continues => Ok(true),
+            Some(Left::Complete) if mark.continues && !self.has_grown(self.path)? => Ok(true),
             Some(Left::Complete) => match open_store(self.path, self.archive) {
                 Err(Error::NotInArchive { .. }) => Ok(false),
                 opened => refuse_written(self.path, mark, &commits(&opened?)?).map(|()| false),
             },
         }
+    }
+
+    /// Whether a copy is from before the original had several data files.
+    fn has_grown(&self, copy: &Path) -> Result<bool> {
+        let is_sharded = || Archive::open(self.archive)?.is_sharded_at(&Until::End);
+        Ok(!sharded::has_manager(copy) && is_sharded()?)
     }
 
     /// Opens a copy, and finds its position in the archive.
@@ -487,7 +493,8 @@ impl Original<'_> {
         if let Some(mark) = lmdb::mark_of_follower(copy, &archive)? {
             refuse_written(copy, mark, &commits)?;
         }
-        Ok((store, Following::begin(&archive, &commits)?))
+        let following = begin(&archive, &store, &commits)?;
+        Ok((store, following))
     }
 
     /// Copies the archive to another name, and gives the copy the name of the follower when it can be opened. Until then,
@@ -498,7 +505,8 @@ impl Original<'_> {
         remove(&next).map_err(io)?;
         let mut complete = |partial: &Path, commits: &BTreeMap<u32, u64>| {
             let archive = Archive::open(self.archive)?;
-            Following::begin(&archive, commits)?.record(partial, commits, true)
+            let has_shards = sharded::has_manager(partial);
+            Following::begin(&archive, commits, has_shards)?.record(partial, commits, true)
         };
         let restored = Store::restore_archive(self.archive).run_with(&next, &mut complete);
         let checked = restored.and_then(|_| self.open(&next).map(drop));
@@ -516,12 +524,17 @@ impl Original<'_> {
         let io = |source| Error::io(self.path, source);
         let next = beside(self.path, ".next").map_err(io)?;
         let is_complete = lmdb::mark_of_follower(&next, archive)?.is_some_and(|it| it.continues);
-        if !is_complete {
+        if !is_complete || self.has_grown(&next)? {
             return Ok(false);
         }
         place(&next, self.path).map_err(io)?;
         Ok(true)
     }
+}
+
+/// Returns the position of a follower in its archive.
+fn begin(archive: &Archive, store: &Store, commits: &BTreeMap<u32, u64>) -> Result<Following> {
+    Following::begin(archive, commits, store.inner.engines.several().is_some())
 }
 
 /// Opens the copy. Only the records of the archive change it.

@@ -19,6 +19,7 @@ use super::{
         presence::Presence,
         replay::{self, Drops, Failure},
         shards::SharedJournal,
+        tail::Fault,
     },
     journalled::unstarted,
     names::FILE,
@@ -112,6 +113,10 @@ impl Engine {
                                 return Ok(());
                             }
                             if part.is_none() {
+                                if section.shard != 0 {
+                                    let reason = "a commit of several data files".to_owned();
+                                    return Err(Fault::Damaged(reason).into());
+                                }
                                 self.note_growth(section.changes);
                             }
                             apply(section, place)

@@ -89,11 +89,11 @@ fn start_locked(
     // The lock of the writer is on the first file of the journal.
     let writer = WriterLock::of(unshared, Arc::clone(files.first()));
     let (env, epoch, source) = (env.clone(), known.epoch, left.as_ref().map(Records::Journal));
-    let path = directory.to_owned();
+    let (path, slots, ended) = (directory.to_owned(), None, None);
     let joined =
-        Joined { shard: 0, directory: path, env, slots: None, data, writer, epoch, pin, source };
+        Joined { shard: 0, directory: path, env, slots, data, writer, epoch, ended, pin, source };
     let (found, strategy) = (left.as_ref(), Strategy::Streamed);
-    let start = Start { directory, files, salt, found, strategy };
+    let start = Start { directory, files, salt, found, first: 1, strategy };
     let members = start.begin(vec![joined], Vec::new(), limits, outbox.zip(archive));
     let mut members = members.map_err(|(_, not_started)| not_started)?;
     members.pop().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound).into())

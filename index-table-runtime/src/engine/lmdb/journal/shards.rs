@@ -318,17 +318,22 @@ impl SharedJournal {
         let Joining { shard, directory, env, slots } = joining;
         let writer = lock(&directory)?;
         // The marker is read with the lock, because the previous owner of the lock may have changed it.
+        let mut ended = None;
         let (epoch, known) = match self.marker_of(shard, &directory)? {
             Marker::Needed(known) if self.is_of(&known) => (known.epoch, Some(known)),
             Marker::Clean(known) if self.is_of(&known) => (known.epoch, None),
             Marker::Needed(_) => return Err(NotStarted::Elsewhere),
-            Marker::None | Marker::Clean(_) => (0, None),
+            Marker::None => (0, None),
+            Marker::Clean(own) => {
+                ended = Some(own).filter(|own| own.shard.is_none());
+                (0, None)
+            }
         };
         let data = data(&directory)?;
         let pin = Snapshot::take(&env, &data)?;
         env.force_sync()?;
         let source = known.map(|known| self.source(shard, &known)).transpose()?;
-        Ok(Joined { shard, directory, env, slots, data, writer, epoch, pin, source })
+        Ok(Joined { shard, directory, env, slots, data, writer, epoch, ended, pin, source })
     }
 
     fn begin(
@@ -357,7 +362,9 @@ impl SharedJournal {
         });
         let archive = outbox.transpose().map_err(own)?;
         let numbers: Vec<_> = joined.iter().map(|joined| joined.shard).collect();
-        let start = self.new_segment(&joined, found).map_err(own)?;
+        // The numbers of an archive ascend.
+        let last = archive.as_ref().map_or(0, |(outbox, _)| outbox.manifest().commit);
+        let start = self.new_segment(&joined, found, last + 1).map_err(own)?;
         let members = start.begin(joined, missing.to_vec(), limits, archive)?;
         for number in numbers.into_iter().filter(|number| !missing.contains(number)) {
             left::remove(&self.directory, number).map_err(|error| own(error.into()))?;
@@ -375,7 +382,7 @@ impl SharedJournal {
             return Ok(());
         }
         present.try_for_each(|shard| left::write(&self.directory, found, shard))?;
-        self.new_segment(&[], Some(found))?.first_block(&[]).map(drop)
+        self.new_segment(&[], Some(found), 1)?.first_block(&[]).map(drop)
     }
 
     /// Returns the segments that wait for an archive, with the records of an earlier process.
@@ -385,6 +392,10 @@ impl SharedJournal {
         found: Option<&Found>,
         manager: Vec<u8>,
     ) -> Result<Outbox, NotStarted> {
+        // The store had one data file until now.
+        if let (None, [Joined { ended: Some(own), pin, .. }]) = (found, joined) {
+            return Outbox::of_grown(&self.directory, own, pin.number, manager);
+        }
         let epoch = found.map_or(0, |found| found.checkpoint.salt.epoch);
         let number = found.map_or(0, |found| found.tail.next.saturating_sub(1));
         let known = Journalled::own(self.identity, epoch);
@@ -432,11 +443,12 @@ impl SharedJournal {
         Ok(is_last || (joined.source.is_some() && joined.pin.number <= number))
     }
 
-    /// Returns the start of the journal, with a new segment.
+    /// Returns the start of the journal, with a new segment. Without contents, its first record has the number `first`.
     fn new_segment<'s>(
         &'s self,
         joined: &[Joined<'_>],
         found: Option<&'s Found>,
+        first: u64,
     ) -> Result<Start<'s>, NotStarted> {
         let files = files::create(&self.directory, SHARED)?;
         let heads = files::heads(&files::existing(&self.directory, SHARED)?)?;
@@ -446,7 +458,7 @@ impl SharedJournal {
         let salt = Salt { identity: self.identity, epoch, sequence };
         let files = Arc::new(Segments::new(files::paths(&self.directory, SHARED), files)?);
         let (directory, strategy) = (self.directory.as_path(), Strategy::Gathered);
-        Ok(Start { directory, files, salt, found, strategy })
+        Ok(Start { directory, files, salt, found, first, strategy })
     }
 }
 

@@ -49,6 +49,8 @@ pub(super) struct Start<'j> {
     pub(super) salt: Salt,
     /// The contents of the journal before the start, if they are known.
     pub(super) found: Option<&'j Found>,
+    /// The number of the first record of a journal without contents.
+    pub(super) first: u64,
     pub(super) strategy: Strategy,
 }
 
@@ -92,7 +94,7 @@ impl Start<'_> {
     /// Starts the segment with the records that members lack, and makes it durable.
     pub(super) fn first_block(&self, joined: &[Joined<'_>]) -> Result<(Log, Block), NotStarted> {
         let (salt, room) = (self.salt, self.strategy.room(joined.len()));
-        let record = self.found.map_or(1, |found| found.tail.next);
+        let record = self.found.map_or(self.first, |found| found.tail.next);
         let mut log = Log::new(Arc::clone(&self.files), salt, record, head_of(room))?;
         copy_lacking(joined, self.found, &mut log)?;
         let shards = joined.iter().map(|joined| joined.pin.saved(joined.shard, &joined.data));
@@ -117,6 +119,8 @@ pub(super) struct Joined<'j> {
     pub(super) writer: WriterLock,
     /// The epoch of its marker.
     pub(super) epoch: u64,
+    /// The journal of the data file alone, which has ended.
+    pub(super) ended: Option<Journalled>,
     pub(super) pin: Snapshot,
     /// The records that the member may lack, if its writer has ended and other processes have it open.
     pub(super) source: Option<Records<'j>>,

@@ -13,7 +13,7 @@ use super::{
     outbox::put,
     records::{Archived, Records},
     restore::{Archive, damaged, failed},
-    restore_shards::Parts,
+    restore_shards::{Parts, begins_with_manager},
     target::{self, Fence},
 };
 use crate::{
@@ -73,6 +73,8 @@ pub(crate) struct Following {
     segment: u64,
     offset: u64,
     link: Option<u64>,
+    /// Whether the follower has shards. A follower with one data file ends where its original has grown.
+    has_shards: bool,
 }
 
 /// Returns the number that the file of a follower has: the sum of the numbers of its shards.
@@ -121,9 +123,15 @@ pub(crate) fn archive_of_follower(directory: &Path) -> Result<Option<PathBuf>> {
 impl Following {
     /// Begins after the last bases at or before the commits with these numbers, in the last generation that has a base of
     /// each shard. A store without shards has the number 0.
-    pub(crate) fn begin(archive: &Archive, commits: &BTreeMap<u32, u64>) -> Result<Self> {
+    pub(crate) fn begin(
+        archive: &Archive,
+        commits: &BTreeMap<u32, u64>,
+        has_shards: bool,
+    ) -> Result<Self> {
         let generations: BTreeSet<_> = archive.bases.iter().map(|base| base.generation).collect();
-        let first = |generation| Self::first_base(archive, commits, generation);
+        let bases: Vec<_> =
+            archive.bases.iter().filter(|it| has_shards || it.shard.is_none()).copied().collect();
+        let first = |generation| Self::first_base(&bases, commits, generation);
         let Some(base) = generations.into_iter().rev().find_map(first) else {
             return Err(Error::NotInArchive {
                 path: archive.directory.clone(),
@@ -138,12 +146,12 @@ impl Following {
             ..archive.manifest
         };
         let (directory, segment) = (archive.directory.clone(), base.segment);
-        Ok(Self { directory, begun, segment, offset: START, link: None })
+        Ok(Self { directory, begun, segment, offset: START, link: None, has_shards })
     }
 
     /// Returns the first of the last bases of a generation at or before these commits.
     fn first_base(
-        archive: &Archive,
+        bases: &[Base],
         commits: &BTreeMap<u32, u64>,
         generation: u64,
     ) -> Option<Base> {
@@ -151,7 +159,7 @@ impl Following {
             let is_last = |it: &&Base| {
                 it.generation == generation && it.shard() == *shard && it.commit <= *commit
             };
-            archive.bases.iter().rev().find(is_last).copied()
+            bases.iter().rev().find(is_last).copied()
         };
         let bases = commits.iter().map(last).collect::<Option<Vec<_>>>()?;
         bases.into_iter().min_by_key(|base| base.segment)
@@ -226,6 +234,10 @@ impl Following {
                 self.segment
             )));
         };
+        if self.has_grown_in(&path, &file)? {
+            let reason = "the original has several data files now; drop the follower and open it again, which copies them";
+            return Err(archive.lacks(reason.to_owned()));
+        }
         let records = Records::open(&file).map_err(|source| Error::io(&path, source))?;
         if records.is_some_and(|it| is_other(&it.head.identity, it.head.generation)) {
             return Err(archive.lacks(gap.to_owned()));
@@ -248,7 +260,7 @@ impl Following {
         }
         let own = |shard: &u32| commits.get(shard).copied().unwrap_or_default();
         beyond.commits = based.iter().map(|(shard, last)| last.saturating_sub(own(shard))).sum();
-        let mut counted = 0;
+        let (mut counted, mut beyond_growth) = (0, false);
         for segment in self.segment.. {
             let Some((path, file, _)) = (Self { segment, ..self.clone() }).open()? else {
                 if segment > archive.manifest.segment {
@@ -258,7 +270,9 @@ impl Following {
             };
             let io = |source| Error::io(&path, source);
             let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
-            if records.head.generation == self.begun.generation {
+            let has_grown = beyond_growth || self.has_grown_in(&path, &file)?;
+            beyond_growth = has_grown;
+            if records.head.generation == self.begun.generation && !has_grown {
                 continue;
             }
             while let Some(record) = records.next().map_err(io)? {
@@ -290,7 +304,10 @@ impl Following {
             };
             let head = records.head;
             let Manifest { identity, generation, .. } = self.begun;
-            if head.identity != identity || head.generation != generation {
+            if head.identity != identity
+                || head.generation != generation
+                || self.has_grown_in(&path, &file)?
+            {
                 return Ok(());
             }
             if self.offset == START {
@@ -326,6 +343,18 @@ impl Following {
             }
             return Ok(());
         }
+    }
+
+    /// Whether the original has grown where this segment begins, and the follower has one data file.
+    fn has_grown_in(&self, path: &Path, file: &File) -> Result<bool> {
+        if self.has_shards || self.offset != START {
+            return Ok(false);
+        }
+        let records = Records::open(file).map_err(|source| Error::io(path, source))?;
+        let Some(mut records) = records else { return Ok(false) };
+        let manager = begins_with_manager(file, &mut records);
+        let manager = manager.map_err(|failure| failed(&self.directory, failure, path))?;
+        Ok(manager.is_some())
     }
 
     /// Opens the current segment. Returns `None` if it does not exist yet.

@@ -76,6 +76,8 @@ pub(in crate::engine::lmdb) struct Outbox {
     written: u64,
     /// The journal of a sharded store.
     shards: Option<Manager>,
+    /// Whether the store had one data file until now, and the generation continues.
+    has_grown: bool,
     /// Whether the next opening of the store starts a generation.
     is_suspended: bool,
 }
@@ -151,6 +153,7 @@ impl Outbox {
             buffer: Vec::new(),
             written: 0,
             shards: manager.map(|changes| Manager { changes, is_due: true }),
+            has_grown: false,
             is_suspended: false,
         };
         if is_new {
@@ -165,6 +168,30 @@ impl Outbox {
             outbox.new_generation(number);
         }
         Ok(outbox)
+    }
+
+    /// Continues the generation of a store that had one data file until now. Its own journal, `own`, has ended, and the number of
+    /// its last commit is `number`. If the outbox lacks commits of that journal, a generation starts.
+    pub(in crate::engine::lmdb::journal) fn of_grown(
+        store: &Path,
+        own: &Journalled,
+        number: u64,
+        manager: Vec<u8>,
+    ) -> Result<Self, NotStarted> {
+        let mut outbox = Self::resume(store, own, None, number, Some(manager))?;
+        let generation = outbox.manifest.generation;
+        outbox.refuse_gap(number);
+        outbox.has_grown = !outbox.is_new() && outbox.manifest.generation == generation;
+        Ok(outbox)
+    }
+
+    /// Starts a generation if the last record is not the last commit of the only data file. The last record may have changed
+    /// nothing, so that LMDB has not counted it.
+    fn refuse_gap(&mut self, number: u64) {
+        let commit = self.manifest.commit;
+        if commit != number && commit != number + 1 {
+            self.new_generation(number);
+        }
     }
 
     /// Finds the complete segments, and the segment to which records are appended.
@@ -259,13 +286,16 @@ impl Outbox {
         journalled: &Journalled,
         number: u64,
     ) -> io::Result<()> {
-        // The last record may have changed nothing, so that LMDB has not counted it. The numbers of a sharded store
-        // have gaps.
-        let commit = self.manifest.commit;
-        if self.shards.is_none() && commit != number && commit != number + 1 {
-            self.new_generation(number);
+        // The numbers of a sharded store have gaps.
+        if self.shards.is_none() {
+            self.refuse_gap(number);
         }
         self.complete()?;
+        if self.has_grown {
+            // The first segment with records of all shards begins with those of their manager, which a restore needs.
+            self.write_manager()?;
+            self.sync()?;
+        }
         let at = log.end();
         self.head = log.head();
         self.cursor = Cursor { at, link: log.link(), record: log.next() };

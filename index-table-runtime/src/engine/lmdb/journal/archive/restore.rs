@@ -11,7 +11,7 @@ use heed::{EnvFlags, EnvOpenOptions, MdbError};
 use super::{
     format::{self, Base, Head, MANIFEST_FILE, Manifest, nanoseconds_of},
     records::{Archived, Records, sections},
-    restore_shards::Parts,
+    restore_shards::{ManagerEntries, Parts, begins_with_manager},
     target::{bases, ended},
 };
 use crate::{
@@ -99,6 +99,14 @@ pub(super) struct Walked<'w> {
 pub(super) enum Step {
     Next,
     End,
+}
+
+/// Where the generation of a store with one data file continues with the records of a store with shards.
+pub(super) struct Growth {
+    /// The first segment with records of all shards.
+    pub(super) segment: u64,
+    /// The records of their manager at that time.
+    pub(super) manager: ManagerEntries,
 }
 
 /// The segments that follow a base.
@@ -217,22 +225,67 @@ impl Archive {
 
     /// Whether the store had several data files at the last commit of a restored store. A store can grow.
     pub(crate) fn is_sharded_at(&self, until: &Until) -> Result<bool> {
-        if !self.is_sharded() || self.of_one_file().next().is_none() {
-            return Ok(self.is_sharded());
-        }
         match until {
-            Until::End => Ok(true),
+            Until::End => {
+                let Some(last) = self.bases.last() else { return Ok(false) };
+                Ok(last.shard.is_some() || self.growth(last)?.is_some())
+            }
             Until::Time(_) => {
                 let is_before = |base: &&Base| until.includes(0, base.commit, base.time);
                 let last = self.bases.iter().rev().find(is_before).or(self.bases.first());
-                Ok(last.is_some_and(|base| base.shard.is_some()))
+                let Some(last) = last else { return Ok(false) };
+                let is_own = |base: &&Base| base.generation == last.generation;
+                let own: Vec<_> = self.of_one_file().filter(is_own).collect();
+                let base = own.iter().rev().copied().find(is_before).or(own.first().copied());
+                base.map_or(Ok(true), |base| self.has_grown_at(base, until))
             }
-            Until::Commit(numbers) if numbers.len() > 1 => Ok(true),
-            Until::Commit(_) => {
-                let number = until.number_of(0);
-                Ok(self.base_of_commit(number)?.is_none())
+            Until::Commit(numbers) => {
+                let [number] = numbers[..] else { return self.is_sharded_at(&Until::End) };
+                Ok(self.is_sharded_at(&Until::End)? && self.base_of_commit(number)?.is_none())
             }
         }
+    }
+
+    /// Returns the growth of the store in the generation of a base; `None` if it has not grown since this base, or had several data
+    /// files before. The start of each segment after the base is read.
+    pub(super) fn growth(&self, base: &Base) -> Result<Option<Growth>> {
+        if base.shard.is_some() {
+            return Ok(None);
+        }
+        for (path, _) in self.chain(base)?.segments {
+            let io = |source| Error::io(&path, source);
+            let file = File::open(&path).map_err(io)?;
+            let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
+            let head = records.head;
+            if head.generation != base.generation || head.identity != base.identity {
+                break;
+            }
+            let manager = begins_with_manager(&file, &mut records);
+            let manager = manager.map_err(|failure| self.failed(failure, &path))?;
+            if let Some(manager) = manager {
+                return Ok(Some(Growth { segment: head.segment, manager }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a commit after the growth of the store, in the generation of a base, is included.
+    fn has_grown_at(&self, base: &Base, until: &Until) -> Result<bool> {
+        let Some(growth) = self.growth(base)? else { return Ok(false) };
+        let mut has_grown = false;
+        let mut step = |walked: &Walked<'_>| {
+            let Walked { path, file, head, record } = walked;
+            if head.segment < growth.segment {
+                return Ok(Step::Next);
+            }
+            let parts = Parts::read(file, head, record);
+            let parts = parts.map_err(|failure| self.failed(failure, path))?;
+            let Some((shard, number)) = parts.shards.first() else { return Ok(Step::Next) };
+            has_grown = until.includes(*shard, *number, record.time);
+            Ok(Step::End)
+        };
+        self.walk(base, &mut step, &mut |_| ())?;
+        Ok(has_grown)
     }
 
     /// Returns the last base that does not follow the last commit of the restored store.
@@ -305,14 +358,15 @@ impl Archive {
         ))
     }
 
-    /// Returns the last commit of the generation of a base. Only its last segment is read.
+    /// Returns the last commit of the generation of a base with one data file.
     fn last_commit(&self, base: &Base) -> Result<u64> {
         let mut last = base.commit;
+        let end = self.growth(base)?.map_or(u64::MAX, |growth| growth.segment);
         for (path, _) in self.chain(base)?.segments.iter().rev() {
             let io = |source| Error::io(path, source);
             let file = File::open(path).map_err(io)?;
             let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
-            if records.head.generation != base.generation {
+            if records.head.generation != base.generation || records.head.segment >= end {
                 continue;
             }
             last = last.max(records.head.commit);
@@ -400,11 +454,12 @@ impl Archive {
         to: &Path,
         applied: &mut dyn FnMut(u64),
     ) -> Result<u64> {
+        let end = self.growth(base)?.map_or(u64::MAX, |growth| growth.segment);
         let env = open(to, base).map_err(|error| self.failed(error, to))?;
         let mut last = base.commit;
         let mut step = |walked: &Walked<'_>| {
             let Walked { path, file, head, record } = walked;
-            if !until.includes_commit(record.commit, record.time) {
+            if head.segment >= end || !until.includes_commit(record.commit, record.time) {
                 return Ok(Step::End);
             }
             if record.commit > base.commit {

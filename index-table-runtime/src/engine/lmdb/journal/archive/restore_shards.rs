@@ -48,11 +48,6 @@ pub(crate) struct RestoredShards {
 }
 
 impl Archive {
-    /// Returns whether the last base belongs to a sharded store.
-    pub(crate) fn is_sharded(&self) -> bool {
-        self.bases.last().is_some_and(|base| base.shard.is_some())
-    }
-
     /// For each shard, returns the last base that is not later than the last commit of the restored store.
     pub(crate) fn shard_bases(
         &self,
@@ -66,8 +61,7 @@ impl Archive {
             let of_generation = || self.bases.iter().filter(|base| base.generation == *generation);
             let completed = self.completed(until, of_generation())?;
             for base in of_generation() {
-                if base.shard.is_some()
-                    && completed.includes(base.shard(), base.commit, base.time)
+                if completed.includes(base.shard(), base.commit, base.time)
                     && self.has_commits_of(base)?
                 {
                     found.insert(base.shard(), *base);
@@ -75,7 +69,9 @@ impl Archive {
             }
             let found: Vec<_> = found.into_values().collect();
             let Some(first) = first(&found) else { continue };
-            let needed = needs_base(&self.manager_of(first)?)?;
+            // The store had one data file in this generation.
+            let Some(manager) = self.manager_from(first)? else { continue };
+            let needed = needs_base(&manager)?;
             match needed.iter().find(|shard| found.iter().all(|base| base.shard() != **shard)) {
                 None if matches!(until, Until::Commit(_)) => complete.push(found),
                 None => return self.check_managers(&found).map(|()| found),
@@ -155,7 +151,7 @@ impl Archive {
                 let bases = self.bases.iter().filter(|it| it.generation == generation);
                 bases.filter(|it| it.shard() == *shard).map(|it| it.segment).min()
             };
-            let needed = needs_base(&self.manager_of(base)?)?;
+            let needed = needs_base(&self.manager_from(base)?.unwrap_or_default())?;
             let end = needed.iter().try_fold(0, |end, shard| Some(own(shard)?.max(end)));
             ends.insert(generation, end.unwrap_or(u64::MAX));
         }
@@ -292,10 +288,20 @@ impl Archive {
     /// Fails if the records of the shard map manager in one of these bases are damaged. The files of a damaged base may not
     /// belong together.
     fn check_managers(&self, bases: &[Base]) -> Result<()> {
-        bases.iter().try_for_each(|base| self.manager_of(base).map(drop))
+        let of_shards = bases.iter().filter(|base| base.shard.is_some());
+        of_shards.map(|base| self.manager_of(base)).try_for_each(|manager| manager.map(drop))
     }
 
-    /// Returns the records of the shard map manager in a base.
+    /// Returns the records of the shard map manager from which a restore begins that uses these bases, of which this is the
+    /// first; `None` if the store had one data file in their generation.
+    fn manager_from(&self, first: &Base) -> Result<Option<ManagerEntries>> {
+        if first.shard.is_some() {
+            return self.manager_of(first).map(Some);
+        }
+        Ok(self.growth(first)?.map(|growth| growth.manager))
+    }
+
+    /// Returns the records of the shard map manager in a base of a shard.
     fn manager_of(&self, base: &Base) -> Result<ManagerEntries> {
         let path = self.base_directory(base).join(MANAGER_FILE);
         let bytes = fs::read(&path).map_err(|source| Error::io(&path, source))?;
@@ -336,7 +342,7 @@ impl Archive {
             archive: self,
             until: &completed,
             envs: &envs,
-            manager: self.manager_of(first)?,
+            manager: self.manager_from(first)?.unwrap_or_default(),
             later: None,
             is_past: false,
         };
@@ -379,6 +385,19 @@ pub(crate) fn entries(changes: &[u8]) -> Option<ManagerEntries> {
         }
     }
     Some(entries)
+}
+
+/// Returns the records of a shard map manager if a segment begins with them. With such a segment, a store that has grown continues
+/// the generation of its only data file; no earlier segment of the generation has records of a manager.
+pub(super) fn begins_with_manager(
+    file: &fs::File,
+    records: &mut Records<'_, fs::File>,
+) -> std::result::Result<Option<ManagerEntries>, Failure> {
+    let head = records.head;
+    match records.next().map_err(Fault::Io)? {
+        Some(record) => Ok(Parts::read(file, &head, &record)?.manager),
+        None => Ok(None),
+    }
 }
 
 /// The shards of a record, with the numbers of their transactions.
