@@ -18,7 +18,7 @@ fn opened(shop: &Path, archive: &Path) -> Result<Store> {
     Store::options().archive(archive).open(shop)
 }
 
-fn archived(store: &Store) {
+pub(crate) fn archived(store: &Store) {
     let begun = Instant::now();
     loop {
         let lag = store.archive_lag().expect("an archive");
@@ -101,7 +101,11 @@ fn an_archive_goes_on_without_another_base_of_the_first_data_file() -> Result<()
         for tenant in tenants {
             store.transaction(|txn| all.customers.insert(txn, &customer(tenant, 1000)))?;
             let txn = store.read()?;
-            moments.push((txn.commit_number(), SystemTime::now(), all.customers.all(&txn).count()?));
+            moments.push((
+                txn.commit_number(),
+                SystemTime::now(),
+                all.customers.all(&txn).count()?,
+            ));
             thread::sleep(Duration::from_millis(2));
         }
         Ok(())

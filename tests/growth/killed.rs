@@ -9,12 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Durability, Result, Store};
+use index_table::{Durability, Options, Result, Store};
 
-use crate::basic::{All, Order, customer};
+use crate::{
+    archived::archived,
+    basic::{All, Order, customer},
+};
 
 const SHOP: &str = "INDEX_TABLE_GROWTH_SHOP";
 const IS_RELAXED: &str = "INDEX_TABLE_GROWTH_IS_RELAXED";
+const ARCHIVE: &str = "INDEX_TABLE_GROWTH_ARCHIVE";
 
 /// The tenant whose orders are written while the store grows.
 const TENANT: u32 = 500;
@@ -43,8 +47,12 @@ const KILLS: [(&str, u64); 16] = [
 fn child(shop: &Path) -> Result<()> {
     let relaxed = std::env::var_os(IS_RELAXED).is_some();
     let durability = if relaxed { Durability::Relaxed } else { Durability::Journal };
-    let store = Store::options().durability(durability).open(shop)?;
+    let archive = std::env::var_os(ARCHIVE);
+    let store = opened(shop, durability, archive.as_ref().map(Path::new))?;
     let all = All::open(&store)?;
+    if archive.is_some() {
+        archived(&store);
+    }
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for number in 1.. {
@@ -67,8 +75,14 @@ fn child(shop: &Path) -> Result<()> {
     })
 }
 
-fn check(shop: &Path, last: u64) -> Result<()> {
-    let store = Store::open(shop)?;
+fn opened(shop: &Path, durability: Durability, archive: Option<&Path>) -> Result<Store> {
+    let options = Store::options().durability(durability);
+    archive.into_iter().fold(options, Options::archive).open(shop)
+}
+
+fn check(shop: &Path, last: u64, archive: Option<&Path>) -> Result<()> {
+    let open = || archive.into_iter().fold(Store::options(), Options::archive).open(shop);
+    let store = open()?;
     let is_relaxed = store.durability() == Durability::Relaxed;
     assert!(store.unavailable_shards().is_empty());
     let all = All::open(&store)?;
@@ -77,6 +91,7 @@ fn check(shop: &Path, last: u64) -> Result<()> {
     let numbers: Vec<_> = numbers.map(|order| order.map(|it| it.number)).collect::<Result<_>>()?;
     assert!(numbers.iter().copied().eq(1..=numbers.len() as u64));
     assert!(numbers.len() as u64 >= last, "{} of {last} orders", numbers.len());
+    let moment = txn.commit_number();
     drop(txn);
     store.transaction(|txn| {
         let orders: Vec<_> = numbers.iter().map(|number| (TENANT, *number)).collect();
@@ -97,8 +112,22 @@ fn check(shop: &Path, last: u64) -> Result<()> {
         all.check(&store)?;
     }
     drop((all, store));
-    let store = Store::open(shop)?;
+    let store = open()?;
     All::open(&store)?.check(&store)?;
+    if let Some(archive) = archive {
+        archived(&store);
+        let restored = archive.with_extension("end");
+        Store::restore_archive(archive).run(&restored)?;
+        let restored = Store::open(&restored)?;
+        All::open(&restored)?.check(&restored)?;
+        // The moment at which the next process has opened the store.
+        let restored = archive.with_extension("moment");
+        Store::restore_archive(archive).until_commit(moment).run(&restored)?;
+        let restored = Store::open(&restored)?;
+        let all = All::open(&restored)?;
+        let orders = all.orders.find_by_tenant(&restored.read()?, TENANT).count()?;
+        assert_eq!(orders, numbers.len() as u64);
+    }
     // The next opening for writing removes what the killed process has left.
     assert!(!shop.join(".shards.manager.partial").exists());
     Ok(())
@@ -132,7 +161,11 @@ fn a_process_that_is_killed_while_its_store_grows_loses_no_commit() {
         let name_of_test = "killed::a_process_that_is_killed_while_its_store_grows_loses_no_commit";
         let mut command = Command::new(std::env::current_exe().expect("a program"));
         command.args(["--exact", name_of_test, "--nocapture"]).env(SHOP, &shop);
-        if round % 8 == 4 {
+        let archive = dir.path().join("archive");
+        let archive = (round % 3 == 1).then_some(archive.as_path());
+        if let Some(archive) = archive {
+            command.env(ARCHIVE, archive);
+        } else if round % 8 == 4 {
             command.env(IS_RELAXED, "1");
         }
         let mut child = command.stdout(Stdio::piped()).spawn().expect("a process");
@@ -154,7 +187,7 @@ fn a_process_that_is_killed_while_its_store_grows_loses_no_commit() {
         let number = |line: &String| line.strip_prefix("written ")?.parse::<u64>().ok();
         let last = lines.iter().filter_map(number).max().unwrap_or_default();
         written += last;
-        let checked = check(&shop, last);
+        let checked = check(&shop, last, archive);
         assert!(checked.is_ok(), "killed {micros} us after {name}, round {round}: {checked:?}");
     }
     assert!(kills > 20 && written > 0, "{kills} kills, {written} orders");

@@ -292,9 +292,10 @@ impl Outbox {
         }
         self.complete()?;
         if self.has_grown {
-            // The first segment with records of all shards begins with those of their manager, which a restore needs.
+            // A restore needs the records of the manager before the first record of all shards. The segment is complete before the
+            // manifest names the journal of all shards, so no process continues without it.
             self.write_manager()?;
-            self.sync()?;
+            self.complete()?;
         }
         let at = log.end();
         self.head = log.head();
