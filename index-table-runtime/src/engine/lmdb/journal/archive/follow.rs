@@ -150,11 +150,7 @@ impl Following {
     }
 
     /// Returns the first of the last bases of a generation at or before these commits.
-    fn first_base(
-        bases: &[Base],
-        commits: &BTreeMap<u32, u64>,
-        generation: u64,
-    ) -> Option<Base> {
+    fn first_base(bases: &[Base], commits: &BTreeMap<u32, u64>, generation: u64) -> Option<Base> {
         let last = |(shard, commit): (&u32, &u64)| {
             let is_last = |it: &&Base| {
                 it.generation == generation && it.shard() == *shard && it.commit <= *commit

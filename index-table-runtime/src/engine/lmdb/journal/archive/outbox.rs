@@ -60,8 +60,10 @@ pub(in crate::engine::lmdb) struct Outbox {
     directory: PathBuf,
     /// The last complete segment, and the last record.
     manifest: Manifest,
-    /// The segment to which records are appended.
+    /// The segment to which records are appended, and the manifest before it. Until the segment is complete, the stored manifest
+    /// has no record of it, as its head.
     growing: Option<File>,
+    begun: Manifest,
     /// The end of its last complete record.
     offset: u64,
     /// The ends of complete segments that the archive does not have.
@@ -129,22 +131,24 @@ impl Outbox {
         };
         let start = Place::default();
         let is_new = manifest.is_none();
+        let manifest = manifest.unwrap_or_else(|| Manifest {
+            identity: identity(),
+            origin: known.identity,
+            epoch: 0,
+            generation: 1,
+            journal: known.epoch,
+            segment: 0,
+            commit: number,
+            link: 0,
+            time: 0,
+            at: start,
+        });
         let mut outbox = Self {
             store: store.to_owned(),
             directory,
-            manifest: manifest.unwrap_or_else(|| Manifest {
-                identity: identity(),
-                origin: known.identity,
-                epoch: 0,
-                generation: 1,
-                journal: known.epoch,
-                segment: 0,
-                commit: number,
-                link: 0,
-                time: 0,
-                at: start,
-            }),
+            manifest,
             growing: None,
+            begun: manifest,
             offset: START,
             pending: VecDeque::new(),
             salt: Salt { identity: known.identity, epoch: known.epoch, sequence: 0 },
@@ -234,6 +238,7 @@ impl Outbox {
         if let Some(mut records) = Records::open(&file)?
             && records.head == self.manifest.head()
         {
+            self.begun = self.manifest;
             while let Some(record) = records.next()? {
                 let end = &mut self.manifest;
                 (end.commit, end.time) = (record.commit, record.time);
@@ -527,6 +532,7 @@ impl Outbox {
         sync_directory(&self.directory)?;
         self.offset = START;
         self.growing = Some(file);
+        self.begun = self.manifest;
         Ok(())
     }
 
@@ -625,7 +631,7 @@ impl Outbox {
     }
 
     fn persist(&self) -> io::Result<()> {
-        let mut manifest = self.manifest;
+        let mut manifest = if self.growing.is_some() { self.begun } else { self.manifest };
         if self.is_suspended {
             // The outbox does not continue the records of the journal.
             manifest.origin = SUSPENDED;

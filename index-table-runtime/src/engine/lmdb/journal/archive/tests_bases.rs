@@ -4,14 +4,20 @@ use std::{fs, path::Path};
 
 use super::{
     super::marker::Journalled,
-    format::{BASE_FILE, Base, Head, MANAGER_FILE, MANIFEST_FILE, Manifest, ShardBase, part_name},
+    Bound,
+    format::{
+        BASE_FILE, Base, Head, MANAGER_FILE, MANIFEST_FILE, Manifest, START, ShardBase, part_name,
+    },
     outbox::Outbox,
     restore::{Archive, Until},
 };
 use crate::{
-    engine::lmdb::journal::{
-        archive::format::segment_name,
-        frame::{self, Body, Header, Kind, Place, Section},
+    engine::lmdb::{
+        journal::{
+            archive::format::segment_name,
+            frame::{self, Body, Header, Kind, Place, Section},
+        },
+        names::FILE,
     },
     model::error::Error,
 };
@@ -163,6 +169,26 @@ fn a_generation_starts_if_the_process_ends_while_a_shard_joins() {
     outbox.suspend().expect("written");
     let (_, generation) = resumed(store);
     assert_eq!(generation, 2);
+}
+
+#[test]
+fn records_of_an_incomplete_segment_stay_if_the_process_ends_after_a_shard_could_not_join() {
+    for (is_joining, found) in [(true, (2, 1, false)), (false, (1, 0, true))] {
+        let store = tempfile::tempdir().expect("a directory");
+        let store = store.path();
+        fs::write(store.join(FILE), "").expect("written");
+        let (mut outbox, _) = resumed(store);
+        outbox.set_manager(CHANGES.to_vec());
+        let bound = Bound { committed: Place::default(), ends: Vec::new(), taken_back: Vec::new() };
+        assert!(outbox.collect(&[] as &[fs::File], &bound).is_ok());
+        outbox.suspend().expect("written");
+        if !is_joining {
+            outbox.resume_generation();
+        }
+        let (next, generation) = resumed(store);
+        let (complete, is_growing) = (next.work().complete.len(), next.work().growing > START);
+        assert_eq!((generation, complete, is_growing), found);
+    }
 }
 
 #[test]
