@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use index_table::{CommitNumber, Error, Follower, Result, Store};
+use index_table::{ArchiveFile, CommitNumber, Error, Follower, Result, Store};
 
 use crate::{
     basic::{All, CustomerRepository, customer},
@@ -26,6 +26,15 @@ pub(crate) fn archived(store: &Store) {
             return;
         }
         assert!(begun.elapsed() < Duration::from_secs(30), "{lag:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until the archive has a base of each shard.
+fn based(store: &Store) {
+    let begun = Instant::now();
+    while !store.archive_lag().expect("an archive").has_base {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", store.archive_lag());
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -131,6 +140,47 @@ fn an_archive_goes_on_without_another_base_of_the_first_data_file() -> Result<()
     let end = Store::open(dir.path().join("end"))?;
     let customers = CustomerRepository::open(&end)?;
     assert_eq!(customers.all(&end.read()?).count()?, 300 + 14);
+    Ok(())
+}
+
+#[test]
+fn a_function_gets_no_other_base_of_the_first_data_file() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let (shop, copied) = (dir.path().join("shop"), dir.path().join("copied"));
+    let open = || {
+        let copied = copied.clone();
+        let copy = move |file: ArchiveFile<'_>| {
+            // The first part of a name is the identity of the archive.
+            let name = file.name.split_once('/').map_or(file.name, |(_, name)| name);
+            let to = copied.join(name);
+            fs::create_dir_all(to.parent().unwrap())?;
+            fs::copy(file.path, to).map(drop)
+        };
+        Store::options().archive_with(copy).open(&shop)
+    };
+    let store = open()?;
+    let all = All::open(&store)?;
+    store.transaction(|txn| all.customers.insert(txn, &customer(200, 1)))?;
+    based(&store);
+    let before = store.read()?.commit_number();
+    store.add_shard("east", "east")?;
+    store.transaction(|txn| all.customers.insert(txn, &customer(201, 1)))?;
+    store.move_range("customers", 201u32.., "east").run()?;
+    based(&store);
+    drop((all, store));
+    let bases = bases(&copied);
+    assert_eq!(bases.len(), 2, "{bases:?}");
+    for (name, restore, count) in [
+        ("before", Store::restore_archive(&copied).until_commit(before), 1),
+        ("end", Store::restore_archive(&copied), 2),
+    ] {
+        let restored = dir.path().join(name);
+        restore.run(&restored)?;
+        let copy = Store::open(&restored)?;
+        assert_eq!(copy.shard_ids().len(), count, "{name}");
+        let customers = CustomerRepository::open(&copy)?;
+        assert_eq!(customers.all(&copy.read()?).count()?, count as u64, "{name}");
+    }
     Ok(())
 }
 
