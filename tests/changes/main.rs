@@ -2,6 +2,7 @@
 
 mod away;
 mod consumers;
+mod continued;
 mod declaration;
 mod moved;
 mod random;
