@@ -45,10 +45,14 @@ fn assert_refused(store: &Store, rows: &RowRepository, path: &Path) -> TestResul
 
 /// The durability of the stores in this process, which another process has chosen.
 fn durability() -> Durability {
-    match std::env::var(DURABILITY).as_deref() {
-        Ok("journal") => Durability::Journal,
-        Ok("relaxed") => Durability::Relaxed,
-        Ok("none") => Durability::None,
+    named(&std::env::var(DURABILITY).unwrap_or_default())
+}
+
+fn named(durability: &str) -> Durability {
+    match durability {
+        "journal" => Durability::Journal,
+        "relaxed" => Durability::Relaxed,
+        "none" => Durability::None,
         _ => Durability::Full,
     }
 }
@@ -235,7 +239,7 @@ fn with_a_watcher(path: &Path) -> TestResult {
 
 /// The child of a store with shards inherits transactions, and opens the store again.
 fn with_shards(path: &Path) -> TestResult {
-    let options = sharded();
+    let options = sharded(durability());
     let store: &'static Store = Box::leak(Box::new(options.open(path)?));
     let rows = SpreadRepository::open(store)?;
     store.transaction(|txn| {
@@ -293,7 +297,8 @@ fn with_handles(path: &Path) -> TestResult {
     let (store, jobs) = {
         let map = ShardMap::ranges().to("north", 0u32..);
         let codes = ShardMap::ranges().to("south", 0u32..);
-        let options = Store::options().shard("north", "north").shard("south", "south");
+        let options = Store::options().durability(durability());
+        let options = options.shard("north", "north").shard("south", "south");
         let store = options.map("job", map).map("job.code", codes).open(path)?;
         (store.clone(), JobRepository::open(&store)?)
     };
@@ -460,7 +465,7 @@ fn killed(path: &Path) -> TestResult {
         Ok::<_, Error>(store)
     });
     let _plain = plain.transpose()?;
-    let _sharded = is_sharded.then(|| sharded().open(&store)).transpose()?;
+    let _sharded = is_sharded.then(|| sharded(durability()).open(&store)).transpose()?;
     let started = path.join("started");
     start_child(|| {
         std::fs::write(&started, std::process::id().to_string())?;
@@ -480,12 +485,15 @@ struct Spread {
     id: u32,
 }
 
-fn sharded() -> Options {
+fn sharded(durability: Durability) -> Options {
     let map = ShardMap::hashed(["north", "south"]);
-    Store::options().shard("north", "north").shard("south", "south").map("spread", map)
+    let options = Store::options().durability(durability);
+    options.shard("north", "north").shard("south", "south").map("spread", map)
 }
 
 const DURABILITIES: [&str; 4] = ["full", "journal", "relaxed", "none"];
+/// The durabilities of a store with shards.
+const OF_SHARDS: [&str; 3] = ["journal", "relaxed", "none"];
 const DURABILITY: &str = "INDEX_TABLE_FORK_DURABILITY";
 const NAME: &str = "a_forked_process_is_refused_and_does_not_disturb_its_parent";
 const ROLE: &str = "INDEX_TABLE_FORK_ROLE";
@@ -535,8 +543,10 @@ fn a_forked_process_is_refused_and_does_not_disturb_its_parent() -> TestResult {
             run(role, durability)?;
         }
     }
-    for role in ["shards", "handles"] {
-        run(role, "journal")?;
+    for durability in OF_SHARDS {
+        for role in ["shards", "handles"] {
+            run(role, durability)?;
+        }
     }
     Ok(())
 }
@@ -548,7 +558,9 @@ fn a_process_that_is_forked_beside_threads_does_not_hang() -> TestResult {
 
 #[test]
 fn a_child_does_not_keep_the_locks_of_a_killed_parent() -> TestResult {
-    for (durability, is_sharded) in [("full", false), ("journal", false), ("journal", true)] {
+    let plain = DURABILITIES.map(|durability| (durability, false));
+    let sharded_too = OF_SHARDS.map(|durability| (durability, true));
+    for (durability, is_sharded) in plain.into_iter().chain(sharded_too) {
         let dir = tempfile::tempdir()?;
         let (store, archive) = (dir.path().join("store"), dir.path().join("archive"));
         if is_sharded {
@@ -558,7 +570,7 @@ fn a_child_does_not_keep_the_locks_of_a_killed_parent() -> TestResult {
         role("killed", durability, dir.path())?.stdout(Stdio::null()).status()?;
         let child = std::fs::read_to_string(dir.path().join("started"))?.parse()?;
         let reopened = if is_sharded {
-            let store = sharded().open(&store)?;
+            let store = sharded(named(durability)).open(&store)?;
             let rows = SpreadRepository::open(&store)?;
             store.transaction(|txn| rows.put(txn, &Spread { id: 1 }))
         } else if durability == "journal" {
@@ -572,7 +584,7 @@ fn a_child_does_not_keep_the_locks_of_a_killed_parent() -> TestResult {
             });
             written
         } else {
-            let store = Store::open(&store)?;
+            let store = Store::options().durability(named(durability)).open(&store)?;
             let rows = RowRepository::open(&store)?;
             store.transaction(|txn| rows.put(txn, &row(1)))
         };
