@@ -195,3 +195,53 @@ fn a_restored_shard_gets_no_records_of_the_journal() -> TestResult {
     fs::rename(old, path.join("s2"))?;
     expect(&options().open(&path)?, &[110, 110, 10])
 }
+
+#[test]
+fn an_older_copy_in_the_place_of_a_detached_shard_leaves_its_commits() -> TestResult {
+    for has_older in [false, true] {
+        let dir = tempfile::tempdir()?;
+        let (path, older) = (dir.path().join("store"), dir.path().join("older"));
+        create(&path)?;
+        {
+            let store = options().open(&path)?;
+            let notes = NoteRepository::open(&store)?;
+            (0..5).try_for_each(|step| write(&store, &notes, 2, step))?;
+        }
+        killed(&path.join("s2"), &older)?;
+        let left = {
+            let store = options().open(&path)?;
+            let old = killed(&path, &dir.path().join("old"))?;
+            let notes = NoteRepository::open(&store)?;
+            (5..10).try_for_each(|step| write(&store, &notes, 2, step))?;
+            // The files of the shard stay open.
+            let txn = store.read()?;
+            store.detach_shard("s2")?;
+            let left = killed(&path, &dir.path().join("left"))?;
+            drop(txn);
+            fs::copy(data_of(&old, 2), data_of(&left, 2))?;
+            left
+        };
+        let (place, away) = (left.join("s2"), dir.path().join("away"));
+        fs::rename(&place, &away)?;
+        if has_older {
+            fs::rename(&older, &place)?;
+        }
+        {
+            let store = many_checkpoints().open(&left)?;
+            let notes = NoteRepository::open(&store)?;
+            for step in 0..100 {
+                (0..2).try_for_each(|tenant| write(&store, &notes, tenant, step))?;
+            }
+        }
+        assert!(left.join("shards.journal.left.2").exists(), "the commits are gone");
+        if has_older {
+            fs::remove_dir_all(&place)?;
+        }
+        fs::rename(&away, &place)?;
+        let store = options().open(&left)?;
+        let notes = NoteRepository::open(&store)?;
+        store.attach_shard("s2", "s2")?;
+        expect_of(&notes, &store.read()?, 2, 10)?;
+    }
+    Ok(())
+}
