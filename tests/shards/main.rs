@@ -15,6 +15,7 @@ mod cross;
 mod directories;
 mod durabilities;
 mod eventual;
+mod exchanged;
 mod global;
 mod groups;
 mod grown;

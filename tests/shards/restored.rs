@@ -342,6 +342,54 @@ fn a_key_that_was_given_to_another_row_since_the_backup_is_an_error_of_the_resto
     Ok(())
 }
 
+#[test]
+fn a_key_that_was_given_to_another_row_since_the_backup_is_an_error_of_opening_a_closed_table()
+-> Result<()> {
+    for is_opened_again in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+        with_two_lost_shards(&shop, &backup)?;
+        {
+            let store = Store::open(&shop)?;
+            let members = MemberRepository::open(&store)?;
+            store.restore_shard(&store.shard("b")?, backup.join("shard.1"))?;
+            store.restore_shard(&store.shard("c")?, backup.join("shard.2"))?;
+            store.transaction(|txn| {
+                members.delete(txn, 21, 1)?;
+                members.insert(txn, &Member { tenant: 2, ..of(21) })
+            })?;
+        }
+        fs::remove_dir_all(shop.join("c")).expect("removed");
+        let mut store = Store::open(&shop)?;
+        store.restore_shard(&store.shard("c")?, backup.join("shard.2"))?;
+        assert!(store.unavailable_shards().is_empty());
+        if is_opened_again {
+            drop(store);
+            store = Store::open(&shop)?;
+        }
+        for _ in 0..2 {
+            match MemberRepository::open(&store).map(drop) {
+                Err(Error::UniqueViolation { table: "members", .. }) => {}
+                opened => panic!("{opened:?}"),
+            }
+        }
+        // All rows can be read and written, and no further key can be taken.
+        let members = MemberRepository::open_online(&store)?;
+        let refused = members.get_by_email(&store.read()?, &of(21).email);
+        assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
+        assert_eq!(members.get(&store.read()?, 21, 1)?, Some(of(21)));
+        let report = members.build(&store).run()?;
+        assert!(!report.is_readable());
+        assert!(store.transaction(|txn| members.delete(txn, 2, 1))?);
+        assert!(members.build(&store).run()?.is_readable());
+        drop(members);
+        let members = MemberRepository::open(&store)?;
+        assert_eq!(members.get_by_email(&store.read()?, &of(21).email)?, Some(of(21)));
+        assert!(store.verify()?.is_clean());
+    }
+    Ok(())
+}
+
 mod before {
     use super::{Deserialize, IndexTable, Serialize};
 
