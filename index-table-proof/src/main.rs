@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! index-table-proof crash [ROUNDS [SEED [SCENARIO]]]
-//! index-table-proof faults [ONE IN N [plain | journal | shards | moves | shard-list | over-time]]
+//! index-table-proof faults [ONE IN N [plain | journal | shards | moves | shard-list | growth | over-time | promotion | promotion-of-shards]]
 //! index-table-proof damage [BITS OF EACH PAGE [SEED]]
 //! index-table-proof snapshots [SECONDS]
 //! index-table-proof pairs [ROUNDS [SEED]]

@@ -5,9 +5,10 @@
 //! half of its effect, after all of it, or together with all later calls. Each time, there must be an error, and later
 //! reads must return the last commit. This process, in which no call fails, must find the files intact. [`shards`] does
 //! the same with a sharded store, with moves of its keys, with shards that are added and removed, and with a store with one data file
-//! that grows; [`over_time`], with rows that expire and refer to each other.
+//! that grows; [`over_time`], with rows that expire and refer to each other; [`promotion`], with followers that are promoted.
 
 mod over_time;
+mod promotion;
 mod shards;
 
 use std::{
@@ -69,6 +70,8 @@ enum Kind {
     ShardList,
     Growth,
     OverTime,
+    Promotion,
+    PromotionOfShards,
 }
 
 impl Kind {
@@ -81,6 +84,17 @@ impl Kind {
             Self::ShardList => "shard-list",
             Self::Growth => "growth",
             Self::OverTime => "over-time",
+            Self::Promotion => "promotion",
+            Self::PromotionOfShards => "promotion-of-shards",
+        }
+    }
+
+    /// Returns whether the promoted follower has shards.
+    const fn promotion(self) -> Option<bool> {
+        match self {
+            Self::Promotion => Some(false),
+            Self::PromotionOfShards => Some(true),
+            _ => None,
         }
     }
 
@@ -98,7 +112,9 @@ impl Kind {
                 "rename",
                 "sync_file_range",
             ],
-            Self::OverTime => &["open", "pwrite", "fdatasync", "mmap"],
+            Self::OverTime | Self::Promotion | Self::PromotionOfShards => {
+                &["open", "pwrite", "fdatasync", "mmap"]
+            }
             Self::Shards | Self::Moves | Self::ShardList | Self::Growth => {
                 &["open", "pwrite", "fdatasync", "mmap", "mkdir"]
             }
@@ -122,6 +138,8 @@ pub(crate) fn run(every: u64, only: &str) -> Result<(), Failure> {
         (Kind::ShardList, 0),
         (Kind::Growth, 0),
         (Kind::OverTime, 0),
+        (Kind::Promotion, 0),
+        (Kind::PromotionOfShards, 0),
     ];
     let chosen = all.into_iter().filter(|(kind, _)| only.is_empty() || kind.name() == only);
     let outcomes = chosen.map(|(kind, reserve)| fail_all(&setup(kind, reserve), every));
@@ -162,7 +180,14 @@ fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
                 "short" => PARTIAL.contains(&call.as_str()),
                 "after" => LATE.contains(&call.as_str()),
                 // `crash` kills the processes of other stores.
-                KILL => matches!(setup.kind, Kind::Moves | Kind::ShardList | Kind::Growth),
+                KILL => matches!(
+                    setup.kind,
+                    Kind::Moves
+                        | Kind::ShardList
+                        | Kind::Growth
+                        | Kind::Promotion
+                        | Kind::PromotionOfShards
+                ),
                 _ => true,
             };
             if !fits {
@@ -217,7 +242,7 @@ fn spawn(setup: &Setup<'_>, dir: &Path, set: &[(&str, &str)]) -> Result<Output, 
 
 /// Returns the number of calls of each kind.
 fn counts(setup: &Setup<'_>) -> Result<BTreeMap<String, u64>, Failure> {
-    let (files, counts) = (fresh(setup.dir)?, setup.dir.join("counts"));
+    let (files, counts) = (fresh(setup)?, setup.dir.join("counts"));
     let output = spawn(setup, &files, &[("FAULT_COUNTS", &counts.to_string_lossy())])?;
     judge(setup, &output, &files, None)?;
     let counts = fs::read_to_string(counts).map_err(|error| error.to_string())?;
@@ -228,17 +253,20 @@ fn counts(setup: &Setup<'_>) -> Result<BTreeMap<String, u64>, Failure> {
     Ok(counts.collect())
 }
 
-fn fresh(dir: &Path) -> Result<PathBuf, Failure> {
-    let files = dir.join("files");
+fn fresh(setup: &Setup<'_>) -> Result<PathBuf, Failure> {
+    let files = setup.dir.join("files");
     let _ = fs::remove_dir_all(&files);
     fs::create_dir(&files).map_err(|error| error.to_string())?;
+    if let Some(is_sharded) = setup.kind.promotion() {
+        promotion::prepare(&files, is_sharded)?;
+    }
     Ok(files)
 }
 
 /// Runs the child with a fault, and checks the results.
 fn fail(setup: &Setup<'_>, fault: &Fault<'_>) -> Result<String, Failure> {
     let Fault { call, at, mode, error } = fault;
-    let files = fresh(setup.dir)?;
+    let files = fresh(setup)?;
     let at_text = at.to_string();
     let set = [
         ("FAULT_CALL", *call),
@@ -269,6 +297,9 @@ fn judge(
     }
     if fault.is_none() && said.contains("error: ") {
         return Err(format!("an error without a fault: {said}"));
+    }
+    if let Some(is_sharded) = setup.kind.promotion() {
+        return promotion::judge(&said, files, is_sharded).map(|()| said);
     }
     if setup.kind == Kind::OverTime {
         return over_time::judge(&said, files).map(|()| said);
@@ -323,6 +354,10 @@ pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure
     let path = PathBuf::from(path);
     if kind == Kind::Shards.name() {
         return shards::child(&path);
+    }
+    if [Kind::Promotion, Kind::PromotionOfShards].map(Kind::name).contains(&kind) {
+        promotion::child(&path);
+        return Ok(());
     }
     if kind == Kind::OverTime.name() {
         return over_time::child(&path);

@@ -291,11 +291,12 @@ impl Follower {
     ///
     /// [`Error::NotInArchive`] if the follower can't continue, such as after a gap in the archive. The archive must be
     /// readable and writable: [`Error::Io`], [`Error::DamagedArchive`]. After an error, the follower can be opened again,
-    /// and the original too: the record of the promotion is removed from the archive.
+    /// and the original too: the record of the promotion is removed from the archive. After an error in the last step, which
+    /// starts the journal of several shards, the copy can be a store already: [`Store::open`] opens it, and `open` fails.
     ///
     /// If this record can't be removed, or if the process is killed during the promotion, the original may stay refused. Then
-    /// open the follower again and promote it. If `open` fails because the directory is not that of a follower, it is already
-    /// the promoted store. To write to the original instead, open it with another archive.
+    /// open the follower again and promote it. If `open` fails because the directory is not that of a follower, or was written
+    /// as a store, it is already the promoted store. To write to the original instead, open it with another archive.
     pub fn promote(mut self) -> Result<Store> {
         self.store.inner.engines.refuse_forked()?;
         self.stop();
@@ -315,15 +316,24 @@ impl Follower {
         self.shared.advance(&self.store)?;
         // A process that is killed before the mark is removed leaves a closed follower.
         self.complete()?;
-        Following::forget(&self.store.inner.engines.directory())?;
-        match self.store.inner.engines.several() {
-            None => {
-                self.store.inner.engines.on_disk()?.become_writable()?;
-                // The original was growing, and no data file follows.
-                sharded::leave_store(&self.store)
+        let engines = &self.store.inner.engines;
+        let directory = engines.directory();
+        let Some(shards) = engines.several() else {
+            let engine = engines.on_disk()?;
+            // The original was growing, and no data file follows. Without this commit, the directory is no store.
+            if sharded::is_growing(&self.store)? {
+                let last = engine.last_commit();
+                engine.become_writable()?;
+                if let Err(error) = sharded::leave_store(&self.store) {
+                    engine.follow_again(last);
+                    return Err(error);
+                }
             }
-            Some(shards) => shards.become_writable(),
-        }
+            Following::forget(&directory)?;
+            return engine.become_writable();
+        };
+        Following::forget(&directory)?;
+        shards.become_writable()
     }
 
     fn stop(&mut self) {
@@ -332,9 +342,10 @@ impl Follower {
         }
     }
 
-    /// Makes the copy complete, so that it can be opened again.
+    /// Makes the copy complete, so that it can be opened again. Data files that this process can write are those of a store.
     fn close(&self) -> Result<()> {
-        if self.store.inner.engines.is_read_only() { self.complete() } else { Ok(()) }
+        let is_store = engines(&self.store)?.iter().any(|(_, engine)| !engine.is_read_only());
+        if is_store { Ok(()) } else { self.complete() }
     }
 
     fn complete(&self) -> Result<()> {

@@ -152,6 +152,14 @@ impl Engine {
         self.read_only.store(false, Ordering::Release);
         Ok(())
     }
+
+    /// Makes it read-only again, unless it has commits after this one.
+    pub(crate) fn follow_again(&self, last: u64) {
+        let _turn = self.lock_writing();
+        if self.last_commit() == last {
+            self.read_only.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl SharedJournal {

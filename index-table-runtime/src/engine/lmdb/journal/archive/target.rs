@@ -321,8 +321,15 @@ pub(in crate::engine::lmdb) fn promote(directory: &Path, last: &Manifest) -> io:
     let before = promoted(directory)?;
     let epoch = before.map_or(0, |before| before.epoch).max(last.epoch) + 1;
     let record = Manifest { epoch, ..*last };
-    put(directory, PROMOTED, &record.bytes(), &directory.join(MANIFEST_FILE))?;
-    Ok(Fence { directory: directory.to_owned(), before, record })
+    let fence = Fence { directory: directory.to_owned(), before, record };
+    match put(directory, PROMOTED, &record.bytes(), &directory.join(MANIFEST_FILE)) {
+        Ok(()) => Ok(fence),
+        Err(error) => {
+            // The record can be there, if only the sync of the directory has failed.
+            let _ = fence.lift();
+            Err(error)
+        }
+    }
 }
 
 /// The record in an archive that refuses the writes of the original.
