@@ -18,11 +18,11 @@ use crate::{
     act::operate,
     check::{Check, filler_code, if_present},
     consume::{self, Consumers, Leases},
-    failure::{Outcome, wrong},
+    failure::{Failure, Outcome, wrong},
     model::States,
     random::Random,
     script::Config,
-    tables::{self, Filler, KINDS, Kind, Progress, Tables, first},
+    tables::{self, BUILT, Filler, KINDS, Kind, KindRepository, Progress, Tables, built, first},
 };
 
 /// An open store.
@@ -65,13 +65,19 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Opens the store in a directory that exists.
-pub(crate) fn open_copy(config: &Config, path: &Path, read_only: bool) -> Result<Handle> {
+pub(crate) fn open_copy(app: &App, path: &Path, read_only: bool) -> Outcome<Handle> {
     let options = Store::options().create(false).read_only(read_only);
-    if config.shards == 0 {
+    if app.config.shards == 0 {
         let store = options.durability(index_table::Durability::Journal).open(path)?;
-        return Handle::of(store, false);
+        return app.handle_of(&store);
     }
-    Handle::of(options.open(path)?, false)
+    app.handle_of(&options.open(path)?)
+}
+
+/// Returns the value of the row that records the build of the indexes, if the table has this row now.
+fn built_in(store: &Store) -> Option<u64> {
+    let kinds = KindRepository::open(store).ok()?;
+    built(&kinds, &store.read().ok()?)
 }
 
 impl Handle {
@@ -147,6 +153,83 @@ impl App {
         if self.config.archive == 1 { options.archive(archive) } else { options }
     }
 
+    /// Whether indexes may be unreadable although they were built: a shard is being restored, or the manager rebuilt.
+    pub(crate) fn can_be_unreadable(&self) -> bool {
+        self.has("unreadable")
+    }
+
+    /// Whether a thread beside the steps may meet this error, and goes on. `was` is
+    /// [`can_be_unreadable`](Self::can_be_unreadable) before the snapshot.
+    pub(crate) fn is_expected(&self, failure: &Failure, was: bool) -> bool {
+        failure.is_expected() || failure.is_unreadable() && (was || self.can_be_unreadable())
+    }
+
+    /// Whether a step may be refused because an index is not readable.
+    pub(crate) fn can_be_unbuilt(&self) -> bool {
+        self.can_be_unreadable() || !self.has("built")
+    }
+
+    /// Opens the tables. All indexes of a read-only store must be readable, unless they are not built.
+    pub(crate) fn handle_of(&self, store: &Store) -> Outcome<Handle> {
+        let (was, before) = (self.can_be_unreadable(), built_in(store));
+        match Handle::of(store.clone(), false) {
+            Err(error @ index_table::Error::IndexNotReadable { .. })
+                if !was
+                    && !self.can_be_unreadable()
+                    && before.is_some()
+                    && before == built_in(store) =>
+            {
+                wrong(format!("an index that was built: {error}"))
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    /// Records that all indexes are readable again, but those of fillers that are not built.
+    pub(crate) fn record_readable(&self, handle: &Handle) -> Outcome {
+        let has_all = handle.store.unavailable_shards().is_empty();
+        if has_all { self.unmark("unreadable") } else { Ok(()) }
+    }
+
+    /// Records in the store, and beside it, that the indexes of fillers are built.
+    pub(crate) fn record_built(&self, handle: &Handle) -> Outcome {
+        if !handle.store.unavailable_shards().is_empty() {
+            return Ok(());
+        }
+        let kinds = &handle.tables.kinds;
+        let recorded = handle.store.transaction(|txn| {
+            let value = kinds.get(txn, BUILT)?.map_or(0, |row| row.value);
+            kinds.put(txn, &Kind { id: BUILT, value: value | 1 })
+        });
+        match recorded.map_err(Failure::from) {
+            Err(failure) if failure.is_expected() => Ok(()),
+            recorded => {
+                recorded?;
+                self.mark("built")
+            }
+        }
+    }
+
+    /// Records that the indexes of fillers will not be readable. Returns false if this can't be recorded.
+    fn record_unbuilt(&self, store: &Store) -> Outcome<bool> {
+        if !self.has("created") {
+            return Ok(true);
+        }
+        let kinds = KindRepository::open(store)?;
+        let recorded = store.transaction(|txn| {
+            let value = kinds.get(txn, BUILT)?.map_or(0, |row| row.value);
+            kinds.put(txn, &Kind { id: BUILT, value: value.next_multiple_of(2) })
+        });
+        match recorded.map_err(Failure::from) {
+            Err(failure) if failure.is_expected() => Ok(false),
+            recorded => {
+                recorded?;
+                self.unmark("built")?;
+                Ok(true)
+            }
+        }
+    }
+
     pub(crate) fn open_store(&self) -> Result<Store> {
         let (path, archive) = self.current();
         let options = self.options(&archive);
@@ -172,6 +255,7 @@ impl App {
             })?;
             self.mark("begun")?;
         }
+        let online = online && self.record_unbuilt(&store)?;
         if online {
             drop(first::FillerRepository::open(&store)?);
         }
@@ -181,6 +265,10 @@ impl App {
             // A restored archive has the first rows.
             crate::copies::wait_for_archive(self, &handle)?;
             self.mark("created")?;
+        }
+        self.record_readable(&handle)?;
+        if !online {
+            self.record_built(&handle)?;
         }
         self.leases.remove_lost(self, &handle)?;
         let (stop, mut threads) = (Arc::<AtomicBool>::default(), Vec::new());
@@ -301,10 +389,10 @@ impl App {
                 if stop.load(SeqCst) {
                     return;
                 }
-                let gate = self.go_on();
+                let (gate, was) = (self.go_on(), self.can_be_unreadable());
                 let outcome = self.write_one(handle, &mut states, tenant);
                 drop(gate);
-                if report(&format!("writer of tenant {tenant}"), outcome, stop) {
+                if self.report(&format!("writer of tenant {tenant}"), outcome, (was, stop)) {
                     thread::sleep(Duration::from_millis(5));
                 }
                 thread::sleep(Duration::from_micros(random.below(1500)));
@@ -338,8 +426,9 @@ impl App {
         let (config, mut random) = (&self.config, Random::new(&[self.config.seed, 4, number]));
         let mut states = States::new(config.seed);
         while !stop.load(SeqCst) {
+            let was = self.can_be_unreadable();
             let outcome = read_one(self, handle, &mut states, &mut random);
-            report("reader", outcome, stop);
+            self.report("reader", outcome, (was, stop));
             thread::sleep(Duration::from_micros(random.below(3000)));
         }
     }
@@ -349,25 +438,25 @@ impl App {
         let mut consumers = Consumers::new(&self.config);
         let mut random = Random::new(&[self.config.seed, 5]);
         while !stop.load(SeqCst) {
-            let gate = self.go_on();
+            let (gate, was) = (self.go_on(), self.can_be_unreadable());
             let is_due = &mut |name: &str| random.one_in(consume::pace(name));
             let outcome = consumers.take(self, handle, is_due);
             drop(gate);
-            report("consumers", outcome.map(drop), stop);
+            self.report("consumers", outcome.map(drop), (was, stop));
             thread::sleep(Duration::from_millis(3));
         }
         let outcome = consumers.leave();
-        report("consumers", outcome, stop);
+        self.report("consumers", outcome, (true, stop));
     }
-}
 
-/// Reports a failure of a thread. Returns whether it has to wait: a failure that is expected ends.
-fn report(who: &str, outcome: Outcome, stop: &AtomicBool) -> bool {
-    let Err(failure) = outcome else { return false };
-    if !failure.is_expected() && !stop.load(SeqCst) {
-        say(&format!("fault {who}: {failure}"));
+    /// Reports a failure of a thread. Returns whether it has to wait: a failure that is expected ends.
+    fn report(&self, who: &str, outcome: Outcome, (was, stop): (bool, &AtomicBool)) -> bool {
+        let Err(failure) = outcome else { return false };
+        if !self.is_expected(&failure, was) && !stop.load(SeqCst) {
+            say(&format!("fault {who}: {failure}"));
+        }
+        true
     }
-    true
 }
 
 /// Compares a tenant with the model, or, once in a while, all tenants.

@@ -54,8 +54,10 @@ fn can_refuse(app: &App, step: &Step, failure: &Failure) -> bool {
         | "follow" => {
             let is_read_only = matches!(failure, Failure::Store(Error::ShardReadOnly { .. }));
             let is_missing = app.has("detached") || app.has("restored");
-            is_read_only || failure.is_expected() && is_missing
+            let is_unreadable = failure.is_unreadable() && app.can_be_unreadable();
+            is_read_only || is_unreadable || failure.is_expected() && is_missing
         }
+        _ if failure.is_unreadable() => app.can_be_unbuilt(),
         _ => failure.is_refusal(),
     }
 }

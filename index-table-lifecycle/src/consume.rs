@@ -130,7 +130,7 @@ impl Leases {
             if self.is_lost(app, &consumer.name) {
                 match listing(app, &consumer.name, || remove(app, handle, &consumer.name, &|_| ()))
                 {
-                    Err(failure) if failure.is_expected() => {}
+                    Err(failure) if app.is_expected(&failure, false) => {}
                     outcome => outcome?,
                 }
             }

@@ -32,7 +32,7 @@ fn remove(path: &Path) -> Outcome {
 
 /// Compares a complete copy with the model. Returns its progress.
 fn check_copy(app: &App, path: &Path) -> Outcome<BTreeMap<u32, Progress>> {
-    let copy = open_copy(&app.config, path, false)?;
+    let copy = open_copy(app, path, false)?;
     if let Some((shard, reason)) = copy.shards().and_then(|it| it.unavailable_shards().pop()) {
         return wrong(format!("the copy has no shard `{shard}`: {reason}"));
     }
@@ -139,6 +139,7 @@ pub(crate) fn restore_shard(app: &Arc<App>, step: &Step) -> Outcome {
         return Ok(());
     }
     let _paused = app.pause();
+    app.record_readable(&handle)?;
     crate::consume::expect(app, &handle, None)?;
     crate::whole::paused(app, &handle).map(drop)
 }
@@ -158,6 +159,7 @@ fn restore_lost(app: &App, shards: &Store, (name, end): (&str, Option<Duration>)
         let path = entry?.path();
         if path.is_dir() {
             is_over.store(false, SeqCst);
+            app.mark("unreadable")?;
             outcome = thread::scope(|scope| {
                 scope.spawn(|| end.map(|end| kill_after(end, is_over)));
                 let restored = shards.restore_shard(&lost, &path);
@@ -261,11 +263,12 @@ pub(crate) fn rebuild(app: &Arc<App>) -> Outcome {
     let grown = path.join("shards.manager");
     let manager = if grown.exists() { grown } else { path.clone() };
     fs::remove_file(manager.join("data.mdb"))?;
+    app.mark("unreadable")?;
     let options = app.options(&archive);
     let options = places.iter().fold(options, |all, (name, place)| all.shard(name, place));
     let store = options.rebuild(&path)?;
-    Handle::of(store, false)?;
-    Ok(())
+    let handle = Handle::of(store, false)?;
+    app.record_readable(&handle)
 }
 
 fn open_follower(app: &App) -> index_table::Result<Follower> {
@@ -273,9 +276,8 @@ fn open_follower(app: &App) -> index_table::Result<Follower> {
     Follower::open(format!("{}.follower", store.display()), archive)
 }
 
-fn handle_of(follower: &Follower) -> index_table::Result<Handle> {
-    let store = follower.store().clone();
-    Handle::of(store, false)
+fn handle_of(app: &App, follower: &Follower) -> Outcome<Handle> {
+    app.handle_of(follower.store())
 }
 
 /// Compares the snapshots of a follower with the model, for a while.
@@ -294,10 +296,14 @@ pub(crate) fn follow(app: &Arc<App>, millis: u64) -> Outcome {
             thread::sleep(Duration::from_millis(20));
             continue;
         };
-        let Ok(handle) = handle_of(&following) else { continue };
+        let handle = match handle_of(app, &following) {
+            Err(Failure::Store(_)) => continue,
+            handle => handle?,
+        };
         while begun.elapsed() < Duration::from_millis(millis) {
+            // The follower is in the state before a restoration for a while, and after it.
             match read_one(app, &handle, &mut states, &mut random) {
-                Err(failure) if failure.is_expected() => break,
+                Err(failure) if app.is_expected(&failure, !app.is_whole()) => break,
                 outcome => outcome.map_err(|it| it.within("follower"))?,
             }
             thread::sleep(Duration::from_millis(2));
@@ -339,7 +345,7 @@ fn caught_up(app: &Arc<App>) -> Outcome<Option<(Follower, BTreeMap<u32, u64>)>> 
 }
 
 fn compare(app: &App, following: &Follower, expected: &BTreeMap<u32, u64>) -> Outcome {
-    let (handle, begun) = (handle_of(following)?, Instant::now());
+    let (handle, begun) = (handle_of(app, following)?, Instant::now());
     loop {
         let txn = handle.store.read()?;
         let found = app.check(&handle.tables, &txn).all(&mut States::new(app.config.seed))?;

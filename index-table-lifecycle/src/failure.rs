@@ -65,6 +65,11 @@ impl Failure {
         }
     }
 
+    /// Returns whether an index is not readable. [`App`](crate::app::App) has the times at which this is expected.
+    pub(crate) const fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Store(Error::IndexNotReadable { .. }))
+    }
+
     /// Returns whether a thread beside the steps may meet this error, and goes on.
     pub(crate) const fn is_expected(&self) -> bool {
         let Self::Store(error) = self else { return false };
@@ -73,7 +78,6 @@ impl Failure {
             Error::NoShard { .. }
                 | Error::ShardUnavailable { .. }
                 | Error::ShardReadOnly { .. }
-                | Error::IndexNotReadable { .. }
                 | Error::ReopenNeeded { .. }
                 | Error::SnapshotTooOld { .. }
                 // A reader of a slow machine.

@@ -14,7 +14,7 @@ use index_table::Error;
 use crate::{
     app::{App, Handle, open_copy, read_one, say},
     copies::is_complete,
-    failure::{Outcome, wrong},
+    failure::{Failure, Outcome, wrong},
     model::States,
     random::Random,
     script::Step,
@@ -56,7 +56,7 @@ fn fork_and_open(app: &Arc<App>) -> Outcome {
         let Some(handle) = &inherited else { return Ok(()) };
         (0..app.config.tenants).try_for_each(|tenant| {
             match app.write_one(handle, &mut states, tenant) {
-                Err(failure) if failure.is_expected() => Ok(()),
+                Err(failure) if app.is_expected(&failure, false) => Ok(()),
                 outcome => outcome,
             }
         })
@@ -71,14 +71,15 @@ fn open_again(app: &App) -> Outcome {
     let (begun, mut states) = (Instant::now(), States::new(app.config.seed));
     let mut random = Random::new(&[app.config.seed, 9]);
     let handle = loop {
-        match open_copy(&app.config, &app.current().0, true) {
+        match open_copy(&app, &app.current().0, true) {
             Ok(handle) => break handle,
-            Err(error) if begun.elapsed() > OPENING => return Err(error.into()),
+            Err(failure @ Failure::Wrong(_)) => return Err(failure),
+            Err(failure) if begun.elapsed() > OPENING => return Err(failure),
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     };
     (0..5).try_for_each(|_| match read_one(&app, &handle, &mut states, &mut random) {
-        Err(failure) if failure.is_expected() => Ok(()),
+        Err(failure) if app.is_expected(&failure, false) => Ok(()),
         outcome => outcome,
     })
 }
@@ -134,13 +135,17 @@ pub(crate) fn reader(dir: &Path, config: &str, millis: u64) -> Result<(), String
     let (mut random, limit) = (Random::new(&[app.config.seed, 7]), Duration::from_millis(millis));
     while begun.elapsed() < limit {
         // The writer may not have created the tables, or was killed, or changes the shards.
-        let Ok(handle) = open_copy(&app.config, &app.current().0, true) else {
-            thread::sleep(Duration::from_millis(10));
-            continue;
+        let handle = match open_copy(&app, &app.current().0, true) {
+            Err(Failure::Store(_)) => {
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+            handle => handle.map_err(|failure| failure.to_string())?,
         };
         while begun.elapsed() < limit {
+            let was = app.can_be_unreadable();
             match read_one(&app, &handle, &mut states, &mut random) {
-                Err(failure) if failure.is_expected() => break,
+                Err(failure) if app.is_expected(&failure, was) => break,
                 outcome => outcome.map_err(|failure| failure.to_string())?,
             }
             thread::sleep(Duration::from_millis(2));

@@ -49,7 +49,11 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         ("build", _) => {
             let steps = tables.fillers.build(store).batch_bytes(1000);
             let built = steps.progress(|_| app.rest()).run()?;
-            if built.is_readable() { Ok(()) } else { wrong("the built indexes are not readable") }
+            if built.is_readable() {
+                app.record_built(handle)
+            } else {
+                wrong("the built indexes are not readable")
+            }
         }
         ("upgrade", _) => Ok(store.upgrade().map(drop)?),
         ("drain", _) => {

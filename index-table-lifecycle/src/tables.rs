@@ -217,6 +217,16 @@ pub(crate) struct Kind {
 
 pub(crate) const KINDS: u64 = 4;
 
+/// The number of the row whose value is positive while the indexes of fillers are built. Each snapshot with such a row must have
+/// readable indexes.
+pub(crate) const BUILT: u64 = 2000;
+
+/// Returns the value of the row [`BUILT`], if it is positive. No two builds have the same value.
+pub(crate) fn built(kinds: &KindRepository, txn: &index_table::ReadTxn<'_>) -> Option<u64> {
+    let row = kinds.get(txn, BUILT).ok().flatten();
+    row.map(|row| row.value).filter(|value| value % 2 == 1)
+}
+
 /// Consumers of both streams.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "consumers", reference)]

@@ -35,7 +35,7 @@ pub(crate) fn check(app: &Arc<App>) -> Outcome {
             Err(Failure::Store(Error::ReopenNeeded { path, .. })) => {
                 return wrong(format!("the store can't be written: {}", path.display()));
             }
-            Err(failure) if failure.is_expected() => {}
+            Err(failure) if app.is_expected(&failure, false) => {}
             outcome => outcome?,
         }
     }
