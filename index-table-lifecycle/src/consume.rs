@@ -428,9 +428,8 @@ pub(crate) fn add(app: &App, handle: &Handle, step: &Step) -> Outcome {
     let mut orders = tables.orders.changes(store, name)?;
     killing(3);
     // A shard that leaves from now on has no change that the consumer lacks.
-    let present = handle.shards().map(Store::shard_ids);
-    let is_present =
-        |shard: &str| present.as_ref().is_none_or(|all| all.iter().any(|own| own.name() == shard));
+    let present = store.shard_ids();
+    let is_present = |shard: &str| present.iter().any(|own| own.name() == shard);
     // The position of a consumer whose addition was killed can be later.
     let has_history = has_all && is_first && app.is_whole();
     let txn = store.read()?;
