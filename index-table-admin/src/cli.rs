@@ -246,6 +246,10 @@ enum TypedCommand {
     Expire(upkeep::Expire),
     /// Move keys of a shard map to another shard, while the store is in use. This writes.
     Move(moving::Move),
+    /// Add a shard to a store, which may have one data file. This writes.
+    AddShard(moving::AddShard),
+    /// Move a table without a shard key to another shard. This writes.
+    MoveTable(moving::MoveTable),
     /// Split a range of a shard map, and move its upper part to another shard. This writes.
     Split(moving::Split),
     /// Move keys so that all shards have about the same load. This writes, except with --dry-run.
@@ -272,6 +276,8 @@ impl TypedCommand {
             Self::Upgrade(chosen) => chosen.upgrade(out, tables),
             Self::Expire(expire) => expire.run(out, tables),
             Self::Move(moving) => moving.run(out, tables),
+            Self::AddShard(added) => added.run(out, tables),
+            Self::MoveTable(moving) => moving.run(out, tables),
             Self::Split(split) => split.run(out, tables),
             Self::Rebalance(rebalance) => rebalance.run(out, tables),
             Self::ResumeMove(own) => own.resume(out, tables),

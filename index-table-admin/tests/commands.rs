@@ -497,3 +497,30 @@ fn a_move_that_was_interrupted_is_listed() {
     assert_eq!((&moving["target"], &moving["end"]), (&json!("south"), &json!("50")));
     assert_eq!(json_of(&["moves"], dir.path(), &[])["moves"], json!([]));
 }
+
+#[test]
+fn a_store_with_one_data_file_grows_and_its_tables_move() {
+    let dir = plain(30);
+    let text = |command: &str, rest: &[&str]| process::typed_text(&[command], dir.path(), rest);
+    assert!(text("move-table", &["customers", "main"]).starts_with("0 rows"));
+    let fails = |command: &str, rest: &[&str]| {
+        let output = process::typed("", &[command], dir.path(), rest);
+        assert_eq!(output.status.code(), Some(3), "{command} {rest:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(fails("move-table", &["customers", "billing"]).contains("`add-shard`"));
+    assert!(fails("move", &["orders", "..7", "billing"]).contains("`add-shard`"));
+
+    let added = text("add-shard", &["billing", "billing"]);
+    assert!(added.contains("added shard `billing`"), "{added}");
+    assert!(text("move-table", &["customers", "billing"]).starts_with("30 rows"));
+    assert!(text("move-table", &["customers", "billing"]).starts_with("0 rows"));
+    assert!(fails("move-table", &["custommers", "billing"]).contains("`customers`"));
+    assert!(fails("move-table", &["customers", "biling"]).contains("`billing`"));
+    let value = json_of(&["shards"], dir.path(), &[]);
+    let rows = |at: usize| (&value["shards"][at]["shard"], &value["shards"][at]["rows"]);
+    assert_eq!(rows(0), (&json!("main"), &json!(0)), "{value}");
+    assert_eq!(rows(1), (&json!("billing"), &json!(30)), "{value}");
+    assert!(text("get", &["customers", "7"]).contains("7@example.com"));
+    assert_eq!(json_of(&["tables"], dir.path(), &[])["tables"][0]["rows"], 30);
+}

@@ -21,6 +21,8 @@ use support::{CustomerRepository, OrderRepository, customer, order_row, plain, s
 use tempfile::TempDir;
 
 const NO_SHARDS: Expected = FailsWith(3, "the store has no shards");
+const NO_SHARD: Expected = FailsWith(3, "no shard `south`");
+const NO_MAIN: Expected = FailsWith(3, "there is no shard `main`");
 const OTHER_WRITER: Expected = FailsWith(4, "another process writes");
 const RESTORE: Expected = FailsWith(1, "from a copy");
 const NO_MOVE: Expected = FailsWith(3, "there is no unfinished move `7`");
@@ -30,6 +32,7 @@ const NO_PAGE: Expected = FailsWith(4, "can't be reached");
 /// Returns the expected result for a store without shards that can be read and written.
 fn on_a_plain_store(uses: Uses) -> Expected {
     match uses {
+        Uses::MovesKeys => NO_SHARD,
         Uses::Shards | Uses::Plan | Uses::Moves | Uses::Resumes | Uses::Cancels => NO_SHARDS,
         _ => Done,
     }
@@ -120,6 +123,8 @@ fn all_commands_work_beside_a_writer_or_name_it() {
             run("beside a writer", &customers(dir.path()).in_use(), |uses| match uses {
                 // Only the process with the journal can write.
                 uses if durability == Journal && uses.writes() => OTHER_WRITER,
+                // With several writers, the durability is `Full`.
+                Uses::Grows => FailsWith(5, "`Durability::Journal`"),
                 uses => on_a_plain_store(uses),
             });
         });
@@ -224,12 +229,14 @@ fn all_commands_work_in_the_middle_of_a_move() {
         let is_switched = state == "cleaning up";
         run(&format!("a move: {state}"), &orders(&step(at)).word("MOVE", &id), |uses| match uses {
             Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
+            Uses::MovesTable => NO_MAIN,
             _ => Done,
         });
         // Commands that only read recover the store too.
         let killed = orders(&killed).word("MOVE", &id).recovered();
         run(&format!("killed in a move: {state}"), &killed, |uses| match uses {
             Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
+            Uses::MovesTable => NO_MAIN,
             _ => Done,
         });
         states.push(state);
@@ -248,7 +255,9 @@ fn all_commands_name_a_missing_shard() {
         | Uses::Readers
         | Uses::Page
         | Uses::Drop
-        | Uses::Expire => Done,
+        | Uses::Expire
+        | Uses::Grows => Done,
+        Uses::MovesTable => NO_MAIN,
         Uses::Resumes | Uses::Cancels => NO_MOVE,
         _ => FailsWith(4, "move its directory back, or restore it from a backup"),
     });

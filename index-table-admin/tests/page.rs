@@ -323,6 +323,32 @@ async fn shards_are_shown_with_their_load() {
 }
 
 #[tokio::test]
+async fn a_store_that_grows_gets_a_view_of_its_shards() {
+    let dir = plain(3);
+    let store = Store::open(dir.path()).expect("a store");
+    let _customers = CustomerRepository::open(&store).expect("a table");
+    let router = index_table_admin::router(&store);
+    let (status, _) = get(&router, "/shards").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    store.add_shard("billing", "billing").expect("a shard");
+    // The panic leaves the move unfinished.
+    let moving = store.move_table("customers", "billing").progress(|_| panic!("stopped"));
+    let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| moving.run()));
+    assert!(stopped.is_err());
+    let (_, page) = get(&router, "/shards").await;
+    assert!(page.contains("all rows of <code>customers</code>"), "{page}");
+    let unfinished = store.moves().expect("a list").remove(0);
+    store.resume_move(unfinished.id).run().expect("a move");
+    let (_, page) = get(&router, "/shards").await;
+    for shard in ["main</td>", "billing</td>"] {
+        assert!(page.contains(shard), "{page}");
+    }
+    assert!(!page.contains("Unfinished moves"), "{page}");
+    let (_, text) = get(&router, "/metrics").await;
+    assert!(text.contains("index_table_shard_rows{shard=\"billing\"} 3"), "{text}");
+}
+
+#[tokio::test]
 async fn other_sites_methods_and_paths_are_refused() {
     let dir = plain(1);
     let store = Store::open(dir.path()).expect("a store");

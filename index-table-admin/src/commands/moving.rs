@@ -1,6 +1,6 @@
 //! Moves of keys between shards.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use clap::{Args, ValueEnum};
 use index_table::{
@@ -35,6 +35,11 @@ struct Open {
 impl Open {
     fn new(opened: Opened, declared: &[Declared]) -> Result<Self, Failure> {
         opened.shards()?;
+        Self::of_any(opened, declared)
+    }
+
+    /// Also opens a store with one data file.
+    fn of_any(opened: Opened, declared: &[Declared]) -> Result<Self, Failure> {
         let catalog = opened.catalog()?;
         let exists = |table: &&Declared| catalog.tables.iter().any(|own| own.name == table.name);
         let tables = declared.iter().filter(exists).map(|table| table.open(&opened.store));
@@ -45,14 +50,36 @@ impl Open {
         Self::new(Opened::to_write(out, store)?, declared)
     }
 
+    fn any_to_write(out: &Output, store: &Written, declared: &[Declared]) -> Result<Self, Failure> {
+        Self::of_any(Opened::to_write(out, store)?, declared)
+    }
+
     fn store(&self) -> Result<&Store, Failure> {
         self.opened.shards()
     }
 
+    /// Whether there is nothing to move, because all keys are in the only shard.
+    fn is_done(&self, to: &str) -> Result<bool, Failure> {
+        let store = &self.opened.store;
+        if store.has_shards() {
+            return Ok(false);
+        }
+        if store.shard_ids().iter().any(|own| own.name() == to) {
+            return Ok(true);
+        }
+        let reason = match store.directory() {
+            Some(_) => {
+                "the store has one data file, the shard `main`; `add-shard` adds another one"
+            }
+            None => "a store on a server has one shard, `main`",
+        };
+        Err(Failure::not_found(format!("there is no shard `{to}`: {reason}")))
+    }
+
     /// Returns the keys of a map.
     fn keys(&self, map: &str) -> Result<MapKeys, Failure> {
-        let (store, names) = (self.store()?, self.store()?.map_names());
-        if !names.iter().any(|own| own == map) {
+        let (store, names) = (&self.opened.store, self.opened.store.map_names());
+        if store.has_shards() && !names.iter().any(|own| own == map) {
             return Err(unknown("shard map", map, names.iter().map(String::as_str)));
         }
         store.keys_of_map(map).ok_or_else(|| {
@@ -89,11 +116,77 @@ pub(crate) struct Move {
 
 impl Move {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let open = Open::to_write(out, &self.dir, declared)?;
+        let open = Open::any_to_write(out, &self.dir, declared)?;
+        let is_done = open.is_done(&self.to)?;
         let keys = open.keys(&self.map)?;
-        open.check_shard(&self.to)?;
         let span = span(&keys, &self.keys)?;
+        if is_done {
+            return show(out, &Moved::default());
+        }
+        open.check_shard(&self.to)?;
         run(out, &open, (&self.map, span, &self.to), self.offline)
+    }
+}
+
+/// A move of all rows of a table without a shard key.
+#[derive(Debug, Args)]
+pub(crate) struct MoveTable {
+    #[command(flatten)]
+    dir: Written,
+    /// The table.
+    table: String,
+    /// The shard that gets its rows.
+    to: String,
+    /// Refuse writes of the rows until the shard has them.
+    #[arg(long)]
+    offline: bool,
+}
+
+impl MoveTable {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let (table, to) = (self.table.as_str(), self.to.as_str());
+        let open = Open::any_to_write(out, &self.dir, declared)?;
+        let catalog = open.opened.catalog()?;
+        if catalog.tables.iter().all(|own| own.name != table) {
+            return Err(unknown(
+                "table",
+                table,
+                catalog.tables.iter().map(|own| own.name.as_str()),
+            ));
+        }
+        if open.is_done(to)? {
+            return show(out, &Moved::default());
+        }
+        open.check_shard(to)?;
+        let store = open.store()?;
+        on_ctrl_c(out, CONTINUES, || ());
+        let is_own = |own: &MoveInfo| own.is_table && own.map == table && own.to == to;
+        let all = continued(out, store, &is_own)?;
+        finish(out, all, store.move_table(table, to), self.offline)
+    }
+}
+
+/// A shard that is added.
+#[derive(Debug, Args)]
+pub(crate) struct AddShard {
+    #[command(flatten)]
+    dir: Written,
+    /// The name of the shard.
+    name: String,
+    /// Its directory, relative to that of the store, or absolute.
+    directory: PathBuf,
+}
+
+impl AddShard {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let open = Open::any_to_write(out, &self.dir, declared)?;
+        let name = self.name.as_str();
+        open.opened.store.add_shard(name, &self.directory)?;
+        let directory = self.directory.display().to_string();
+        let value = json!({ "shard": name, "directory": directory });
+        Ok(out.put(&value, |text| {
+            writeln!(text, "added shard `{name}` in `{directory}`; nothing has moved to it yet")
+        })?)
     }
 }
 
@@ -142,15 +235,35 @@ fn run(
 ) -> Result<(), Failure> {
     let store = open.store()?;
     on_ctrl_c(out, CONTINUES, || ());
+    let is_own = |own: &MoveInfo| !own.is_table && own.map == map && own.to == to;
+    let all = continued(out, store, &is_own)?;
+    finish(out, all, store.move_encoded(map, span, to), offline)
+}
+
+/// Continues unfinished moves.
+fn continued(
+    out: &Output,
+    store: &Store,
+    is_own: &dyn Fn(&MoveInfo) -> bool,
+) -> Result<Moved, Failure> {
     let mut all = Moved::default();
-    let unfinished = store.moves()?;
-    for own in unfinished.iter().filter(|own| own.map == map && own.to == to) {
+    for own in store.moves()?.iter().filter(|own| is_own(own)) {
         out.note(&format!("move {} is continued first", own.id));
         let bar = Bar::new();
         add(&mut all, store.resume_move(own.id).progress(|at: Progress| bar.show(at)).run()?);
     }
+    Ok(all)
+}
+
+/// Runs a move, and shows it with those that were continued.
+fn finish(
+    out: &Output,
+    mut all: Moved,
+    moving: index_table::Move<'_>,
+    offline: bool,
+) -> Result<(), Failure> {
     let bar = Bar::new();
-    let moving = store.move_encoded(map, span, to).progress(|at: Progress| bar.show(at));
+    let moving = moving.progress(|at: Progress| bar.show(at));
     let moved = if offline { moving.offline().run() } else { moving.run() };
     add(&mut all, moved?);
     drop(bar);

@@ -171,6 +171,7 @@ pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
         values.push(json!({
             "move": info.id,
             "map": info.map,
+            "is_table": info.is_table,
             "start": start,
             "end": end,
             "source": info.from,

@@ -225,7 +225,10 @@ fn unfinished(moves: &[MoveInfo]) -> Markup {
             @for own in moves {
                 div.move {
                     p {
-                        strong { "Move " (own.id) } ": " (code(&span(own.start.as_deref(), own.end.as_deref())))
+                        strong { "Move " (own.id) } ": "
+                        @if own.is_table { "all rows" } @else {
+                            (code(&span(own.start.as_deref(), own.end.as_deref())))
+                        }
                         " of " (code(&own.map)) " from " strong { (own.from) } " to " strong { (own.to) } " "
                         (badge(state(own), true))
                         @if own.offline { " " (badge("keys can't be written", false)) }

@@ -45,6 +45,12 @@ pub(crate) enum Uses {
     Plan,
     /// Writing a shard map.
     Moves,
+    /// The keys of one shard.
+    MovesKeys,
+    /// A shard that is added.
+    Grows,
+    /// A table without a shard key.
+    MovesTable,
     /// An unfinished move.
     Resumes,
     Cancels,
@@ -59,6 +65,9 @@ impl Uses {
                 | Self::Drop
                 | Self::Expire
                 | Self::Moves
+                | Self::MovesKeys
+                | Self::Grows
+                | Self::MovesTable
                 | Self::Resumes
                 | Self::Cancels
         )
@@ -110,7 +119,9 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("build", "STORE", Uses::Write, "TABLE"),
     ("upgrade", "STORE", Uses::WriteIfNeeded, "TABLE"),
     ("expire", "STORE", Uses::Expire, "deleted"),
-    ("move", "STORE orders ..50 south", Uses::Moves, "rows"),
+    ("move", "STORE orders ..50 south", Uses::MovesKeys, "rows"),
+    ("add-shard", "STORE EAST EAST", Uses::Grows, "EAST"),
+    ("move-table", "STORE TABLE main", Uses::MovesTable, "rows"),
     ("split", "STORE orders 50 south", Uses::Moves, "rows"),
     ("rebalance", "STORE orders", Uses::Moves, "rows"),
     ("rebalance", "STORE orders --dry-run", Uses::Plan, "north"),
@@ -266,6 +277,7 @@ impl Call<'_> {
             "COPY" => path(&self.copy),
             "LINES" => path(&self.lines),
             "URL" => vec![url.to_owned()],
+            "EAST" => vec![if self.is_json { "east" } else { "far-east" }.to_owned()],
             "VICTIM" if self.is_json => self.situation.words["OTHER-VICTIM"].clone(),
             word => {
                 self.situation.words.get(word).cloned().unwrap_or_else(|| vec![word.to_owned()])
