@@ -255,32 +255,32 @@ fn archives_and_followers_have_a_table_where_it_was_moved() -> Result<()> {
     let path = |name: &str| dir.path().join(name);
     let (shop, archive, standby) = (path("shop"), path("archive"), path("standby"));
     let store = opened(&shop, &archive)?;
-    let (_all, invoices) = table::fill(&store)?;
+    let (all, invoices) = table::fill(&store)?;
     store.add_shard("billing", "billing")?;
     archived(&store);
     let before = store.read()?.commit_number();
     let follower = Follower::open(&standby, &archive)?;
-    let followed = InvoiceRepository::open(follower.store())?;
-    assert_eq!(followed.all(&follower.store().read()?).count()?, table::ROWS);
+    let there = InvoiceRepository::open(follower.store())?;
+    assert_eq!(there.all(&follower.store().read()?).count()?, table::ROWS);
 
     let mut during = Vec::new();
     let moved = store.move_table("invoices", "billing").progress(|_| {
         during.push(store.read().expect("a snapshot").commit_number());
         let txn = follower.store().read().expect("a snapshot");
-        assert_eq!(followed.all(&txn).rows().count() as u64, table::ROWS);
+        assert_eq!(there.all(&txn).rows().count() as u64, table::ROWS);
     });
     moved.run()?;
     store.transaction(|txn| invoices.update(txn, 1, |it| it.amount = 7).map(drop))?;
     archived(&store);
     let last = store.read()?.commit_number();
     let begun = Instant::now();
-    while followed.get(&follower.store().read()?, 1)?.is_none_or(|row| row.amount != 7) {
+    while there.get(&follower.store().read()?, 1)?.is_none_or(|row| row.amount != 7) {
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", follower.lag());
         thread::sleep(Duration::from_millis(5));
     }
     let txn = follower.store().read()?;
-    assert_eq!(followed.all(&txn).rows().count() as u64, table::ROWS);
-    assert_eq!(followed.find_by_customer(&txn, 2).count()?, table::ROWS.div_ceil(7));
+    assert_eq!(there.all(&txn).rows().count() as u64, table::ROWS);
+    assert_eq!(there.find_by_customer(&txn, 2).count()?, table::ROWS.div_ceil(7));
     assert_eq!(txn.stats().shards, 1);
     drop(txn);
     store.transaction(|txn| invoices.update(txn, 1, |it| it.amount = 100).map(drop))?;
@@ -301,9 +301,9 @@ fn archives_and_followers_have_a_table_where_it_was_moved() -> Result<()> {
         copy.move_table("invoices", "main").run()?;
         table::check(&copy, &invoices)?;
     }
-    drop((_all, invoices, store));
+    drop((all, invoices, store));
     let promoted = follower.promote()?;
-    table::check(&promoted, &followed)?;
+    table::check(&promoted, &there)?;
     promoted.move_table("invoices", "main").run()?;
-    table::check(&promoted, &followed)
+    table::check(&promoted, &there)
 }

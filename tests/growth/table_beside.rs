@@ -1,9 +1,9 @@
 //! Moves of tables without `shard_by` beside processes that read the store, and in processes that are killed.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader, Lines, Write},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -44,6 +44,38 @@ fn reader(shop: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A process that reads.
+struct Reading {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Reading {
+    fn start(name: &str, shop: &Path) -> Self {
+        let mut child = this_test(name, shop).spawn().expect("a process");
+        let (input, output) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
+        let mut own = Self { child, input, lines: BufReader::new(output).lines() };
+        own.next(|line| line.ends_with("open"));
+        own
+    }
+
+    fn next(&mut self, is_wanted: fn(&str) -> bool) -> String {
+        let mut lines = self.lines.by_ref().map_while(std::result::Result::ok);
+        lines.find(|line| is_wanted(line)).expect("a line")
+    }
+
+    fn ask(&mut self) -> String {
+        writeln!(self.input.as_mut().expect("a pipe"), "read").expect("written");
+        self.next(|line| line.starts_with("rows") || line == "reopen")
+    }
+
+    fn end(mut self) {
+        drop(self.input.take());
+        assert!(self.child.wait().expect("the end").success());
+    }
+}
+
 #[test]
 fn a_reader_in_another_process_never_lacks_rows_of_a_moved_table() -> Result<()> {
     if let Some(shop) = std::env::var_os(SHOP) {
@@ -56,51 +88,36 @@ fn a_reader_in_another_process_never_lacks_rows_of_a_moved_table() -> Result<()>
     store.add_shard("billing", "billing")?;
 
     let name = "a_reader_in_another_process_never_lacks_rows_of_a_moved_table";
-    let mut child = this_test(name, &shop).spawn().unwrap();
-    let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let mut lines = BufReader::new(output).lines().map_while(std::result::Result::ok);
-    let mut next =
-        |is_answer: fn(&str) -> bool| lines.find(|line| is_answer(line)).expect("a line");
-    let is_answer = |line: &str| line.starts_with("rows") || line == "reopen";
+    let mut reading = Reading::start(name, &shop);
     let rows = format!("rows {ROWS}");
-    next(|line| line.ends_with("open"));
-    let mut ask = || {
-        writeln!(input, "read").unwrap();
-        next(is_answer)
-    };
-    assert_eq!(ask(), rows);
+    assert_eq!(reading.ask(), rows);
     let mut reopened = 0;
     let moved = store.move_table("invoices", "billing").progress(|_| {
-        let answer = ask();
+        let answer = reading.ask();
         assert!(answer == rows || answer == "reopen", "{answer}");
         reopened += u32::from(answer == "reopen");
     });
     moved.run()?;
     assert!(reopened > 0);
-    while ask() == "reopen" {}
+    while reading.ask() == "reopen" {}
     // The whole move is between two of its transactions.
     for shard in ["main", "billing", "main"] {
-        assert_eq!(ask(), rows);
+        assert_eq!(reading.ask(), rows);
         store.move_table("invoices", shard).run()?;
-        assert_eq!(ask(), "reopen");
+        assert_eq!(reading.ask(), "reopen");
     }
-    drop(input);
-    assert!(child.wait().unwrap().success());
+    reading.end();
 
     // Such a reader, and the first move of a table.
     let shop = dir.path().join("other");
     let store = Store::open(&shop)?;
     let (_all, _invoices) = table::fill(&store)?;
     store.add_shard("billing", "billing")?;
-    let mut child = this_test(name, &shop).spawn().unwrap();
-    let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let mut lines = BufReader::new(output).lines().map_while(std::result::Result::ok);
-    assert!(lines.any(|line| line.ends_with("open")));
+    let mut reading = Reading::start(name, &shop);
     store.move_table("invoices", "billing").run()?;
-    writeln!(input, "read").unwrap();
-    assert_eq!(lines.find(|line| is_answer(line)).as_deref(), Some("reopen"));
-    drop(input);
-    assert!(child.wait().unwrap().success());
+    assert_eq!(reading.ask(), "reopen");
+    assert_eq!(reading.ask(), rows);
+    reading.end();
     Ok(())
 }
 

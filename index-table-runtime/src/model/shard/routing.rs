@@ -181,7 +181,7 @@ impl Routing {
         let placed = Some(Placed { map: map.into(), origin });
         let routing = Self::by_key(self.schema, NO_FIELDS, boundaries, Vec::new());
         let has_main_rows_elsewhere = self.has_main_rows_elsewhere;
-        Some(Self { placed, has_main_rows_elsewhere, ..routing })
+        Some(Self { has_main_rows_elsewhere, placed, ..routing })
     }
 
     /// Creates the routing of a table with a shard key, and with these global indexes.
