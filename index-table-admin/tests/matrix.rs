@@ -283,6 +283,7 @@ fn all_commands_work_on_a_server_or_name_the_alternative() {
         Uses::Check => FailsWith(5, "amcheck"),
         Uses::Readers => FailsWith(5, "pg_stat_activity"),
         Uses::Copy => FailsWith(5, "the server's backups"),
+        Uses::Grows => FailsWith(5, "it is on a PostgreSQL server"),
         uses => on_a_plain_store(uses),
     });
     run_sql(&store, &format!("DROP SCHEMA \"{name}\" CASCADE")).expect("dropped");
