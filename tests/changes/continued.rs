@@ -186,7 +186,7 @@ fn kill(path: &Path, after: Duration) {
         .spawn()
         .expect("a process");
     let begun = Instant::now();
-    while !path.join("begun").exists() && begun.elapsed() < Duration::from_secs(60) {
+    while !path.join("begun").exists() && begun.elapsed() < Duration::from_mins(1) {
         thread::sleep(Duration::from_millis(1));
     }
     thread::sleep(after);

@@ -5,6 +5,7 @@ use std::{fs, path::Path, thread};
 use index_table::{Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have options in common")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "people", shard_by = part)]
 #[index(part, nick, unique)]
