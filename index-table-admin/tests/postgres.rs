@@ -136,7 +136,7 @@ fn commands_with_types_read_and_write_a_server() {
     typed_text(&["expire"], &place, &[]);
     text_of(&["drop-retired"], &place, &[]);
     let error = typed_fails(3, &["move"], &place, &["orders", "1..", "south"]);
-    assert!(error.contains("the store has no shards"), "{error}");
+    assert!(error.contains("a store on a server has one shard, `main`"), "{error}");
 }
 
 #[test]
