@@ -95,7 +95,12 @@ impl Engine {
         if size > full_at {
             return Ok(true);
         }
-        let larger = size.checked_mul(2).unwrap_or(self.max_map_size).min(self.max_map_size);
+        // A failed commit of several shards doesn't name the full one. If this map only reached the size of that of another
+        // shard, the next failure would look like this one, and end the attempts.
+        let mut larger = size;
+        while larger <= full_at && larger < self.max_map_size {
+            larger = larger.saturating_mul(2).min(self.max_map_size);
+        }
         if larger <= size || !process::has_address_space(larger) {
             return Ok(false);
         }

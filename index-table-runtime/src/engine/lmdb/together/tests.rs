@@ -241,6 +241,28 @@ fn a_commit_of_several_shards_needs_room_in_all_of_them() {
 }
 
 #[test]
+fn each_map_grows_beyond_the_size_at_which_one_of_them_was_full() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let size = 1 << 20;
+    let options = Options::default().map_size(size).max_map_size(4 * size);
+    let opened = open_with(directory.path(), &options).expect("a store");
+    let sizes = || -> Vec<_> {
+        let of_lmdb = opened.engines.iter().filter_map(|it| it.lmdb());
+        of_lmdb.map(engine::lmdb::Engine::map_size).collect()
+    };
+    let full = Retry::ShardMap { shard: 0, map_size: size };
+    assert!(opened.engine.prepare(full).expect("a larger map"));
+    assert_eq!(sizes(), [2 * size, size, size]);
+    // A failed commit of several shards doesn't name the full one. The next failure has another size, so another attempt is made.
+    let full = Retry::Map { map_size: 2 * size };
+    assert!(opened.engine.prepare(full).expect("larger maps"));
+    assert_eq!(sizes(), [4 * size; 3]);
+    let full = Retry::Map { map_size: 4 * size };
+    opened.engine.prepare(full).expect("a checkpoint");
+    assert_eq!(sizes(), [4 * size; 3]);
+}
+
+#[test]
 fn a_failed_commit_and_a_due_checkpoint_do_not_deadlock() {
     let (sender, receiver) = mpsc::channel();
     // A deadlock would otherwise block the test.
