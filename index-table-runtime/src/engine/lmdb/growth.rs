@@ -30,13 +30,13 @@ pub(super) enum Growth {
 
 impl Growth {
     /// Returns what a process knows that opens the data file in a directory.
-    pub(super) fn of(path: &Path, options: &Options, is_shard: bool) -> Self {
+    pub(super) fn of(options: &Options, is_shard: bool) -> Self {
         if is_shard || options.manager {
             Self::Known
         } else if options.follower {
             Self::Followed(AtomicBool::new(false))
-        // After an error, the first transaction looks again.
-        } else if options.read_only && !has_shards(path).unwrap_or(false) {
+        // The store can have grown since this opening found one data file, so the first transaction looks, too.
+        } else if options.read_only && options.refuses_shards {
             Self::OneFile(AtomicUsize::new(0))
         } else {
             Self::Known

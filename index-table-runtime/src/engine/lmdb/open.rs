@@ -131,7 +131,7 @@ impl Engine {
         let alone = presence.is_alone() || !presence.is_known();
         let mut engine = Self::open_patiently(options, path, plan, alone)?;
         engine.was_left = was_left;
-        engine.growth = Growth::of(path, options, shared.is_some());
+        engine.growth = Growth::of(options, shared.is_some());
         engine.opened_as.set_without_journal(without_journal);
         if options.refuses_shards && !options.read_only && engine.has_own_records()? {
             return Err(error::is_shard(path));
