@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use index_table::{ArchiveFile, CommitNumber, Error, Follower, Result, Store};
+use index_table::{ArchiveFile, CommitNumber, Error, Follower, Result, Store, report::ArchiveLag};
 
 use crate::{
     basic::{All, CustomerRepository, customer},
@@ -18,23 +18,19 @@ fn opened(shop: &Path, archive: &Path) -> Result<Store> {
     Store::options().archive(archive).open(shop)
 }
 
+/// Waits until the archive has a base of each shard, and all commits.
 pub(crate) fn archived(store: &Store) {
+    wait_for(store, |lag| lag.commits == 0 && lag.has_base && lag.error.is_none());
+}
+
+fn wait_for(store: &Store, is_done: impl Fn(&ArchiveLag) -> bool) {
     let begun = Instant::now();
     loop {
         let lag = store.archive_lag().expect("an archive");
-        if lag.commits == 0 && lag.has_base && lag.error.is_none() {
+        if is_done(&lag) {
             return;
         }
         assert!(begun.elapsed() < Duration::from_secs(30), "{lag:?}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Waits until the archive has a base of each shard.
-fn based(store: &Store) {
-    let begun = Instant::now();
-    while !store.archive_lag().expect("an archive").has_base {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", store.archive_lag());
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -161,12 +157,12 @@ fn a_function_gets_no_other_base_of_the_first_data_file() -> Result<()> {
     let store = open()?;
     let all = All::open(&store)?;
     store.transaction(|txn| all.customers.insert(txn, &customer(200, 1)))?;
-    based(&store);
+    wait_for(&store, |lag| lag.has_base);
     let before = store.read()?.commit_number();
     store.add_shard("east", "east")?;
     store.transaction(|txn| all.customers.insert(txn, &customer(201, 1)))?;
     store.move_range("customers", 201u32.., "east").run()?;
-    based(&store);
+    wait_for(&store, |lag| lag.has_base);
     drop((all, store));
     let bases = bases(&copied);
     assert_eq!(bases.len(), 2, "{bases:?}");

@@ -165,8 +165,8 @@ impl Options {
     /// [`Error::WriterElsewhere`](crate::Error::WriterElsewhere) beside such a process.
     ///
     /// For a store with shards, `Full` fails with [`Error::NotOffered`](crate::Error::NotOffered): each commit would sync each of
-    /// its shards twice. With `Relaxed` or `None`, a crash of the machine can lose a transaction of several shards in some of them
-    /// only. If a disk becomes full during its commit, it can also stay in some of them, and returns
+    /// its shards twice. With `Relaxed` or `None`, a crash of the machine can lose a part of a transaction that changes several shards.
+    /// If a disk becomes full during its commit, a part of it can also stay, and it returns
     /// [`Error::CommitUnknown`](crate::Error::CommitUnknown).
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);

@@ -492,8 +492,10 @@ impl Original<'_> {
 
     /// Whether a copy is from before the original had several data files.
     fn has_grown(&self, copy: &Path) -> Result<bool> {
-        let is_sharded = || Archive::open(self.archive)?.is_sharded_at(&Until::End);
-        Ok(!sharded::has_manager(copy) && is_sharded()?)
+        if sharded::has_manager(copy) {
+            return Ok(false);
+        }
+        Archive::open(self.archive)?.is_sharded_at(&Until::End)
     }
 
     /// Opens a copy, and finds its position in the archive.

@@ -18,11 +18,14 @@ use crate::{
     model::error::{Error, Result},
 };
 
+/// In the place of the number of a snapshot.
+const NONE: usize = usize::MAX;
+
 /// What a reader knows about the growth of its store.
 pub(super) enum Growth {
     /// This process writes the store, or it has shards already.
     Known,
-    /// The number of the last snapshot at which the store had one data file.
+    /// The number of the last snapshot at which the store had one data file, or [`NONE`].
     OneFile(AtomicUsize),
     /// Whether the original of this follower has several data files now.
     Followed(AtomicBool),
@@ -37,7 +40,7 @@ impl Growth {
             Self::Followed(AtomicBool::new(false))
         // The store can have grown since this opening found one data file, so the first transaction looks, too.
         } else if options.read_only && options.refuses_shards {
-            Self::OneFile(AtomicUsize::new(0))
+            Self::OneFile(AtomicUsize::new(NONE))
         } else {
             Self::Known
         }
@@ -85,5 +88,25 @@ impl Engine {
         {
             has_grown.store(true, Release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::engine;
+
+    /// The store grows after its opening has found one data file, and before the data file is opened.
+    #[test]
+    fn a_reader_that_is_opened_beside_the_growth_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        drop(engine::Engine::open(&Options::default(), directory.path()).expect("a store"));
+        fs::write(directory.path().join(files::WRITER_LOCK), "").expect("a file");
+        let options = Options { refuses_shards: true, ..Options::default().read_only(true) };
+        let reader = engine::Engine::open(&options, directory.path()).expect("a store");
+        let refused = reader.read().map(drop);
+        assert!(matches!(refused, Err(Error::ReopenNeeded { .. })), "{refused:?}");
     }
 }

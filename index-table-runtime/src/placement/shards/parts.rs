@@ -117,7 +117,7 @@ impl Engine {
         parts.map(|placed| (placed.shard, placed.by)).collect()
     }
 
-    /// Returns the tables of parts, in other shards, of the rows of this table.
+    /// Returns the tables with parts of this table's rows in other shards.
     pub(crate) fn tables_of_parts(&self, main: &str) -> Vec<&'static str> {
         self.placed_parts(main).into_iter().map(|(_, by)| by.table).collect()
     }

@@ -14,8 +14,7 @@ use crate::{
 
 impl Store {
     /// Moves all rows of a table without `shard_by` to the shard `to`, as [`move_range`](Store::move_range) does, while the store
-    /// is in use: with their entries, the totals of aggregates, the numbers of `insert_with`, and the consumers of the change
-    /// stream. If the table is in this shard already, nothing is done.
+    /// is in use: with their entries, totals, numbers of `insert_with`, and the consumers of their changes. If the table is in this shard already, nothing is done.
     ///
     /// The table stays in the shard, in all later openings of the store. It keeps no place that
     /// [`Options::place`](crate::Options::place) gave it before: give the new place, or none.

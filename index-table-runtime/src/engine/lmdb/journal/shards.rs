@@ -364,7 +364,7 @@ impl SharedJournal {
         let numbers: Vec<_> = joined.iter().map(|joined| joined.shard).collect();
         // The numbers of an archive ascend.
         let last = archive.as_ref().map_or(0, |(outbox, _)| outbox.manifest().commit);
-        let start = self.new_segment(&joined, found, last + 1).map_err(own)?;
+        let start = self.new_segment(&joined, found, last.saturating_add(1)).map_err(own)?;
         let members = start.begin(joined, missing.to_vec(), limits, archive)?;
         for number in numbers.into_iter().filter(|number| !missing.contains(number)) {
             left::remove(&self.directory, number).map_err(|error| own(error.into()))?;

@@ -78,7 +78,7 @@ pub(in crate::engine::lmdb) struct Outbox {
     written: u64,
     /// The journal of a sharded store.
     shards: Option<Manager>,
-    /// Whether the store had one data file until now, and the generation continues.
+    /// Whether the store had one data file until now, so that the next segment has to begin with the records of the manager.
     has_grown: bool,
     /// Whether the next opening of the store starts a generation.
     is_suspended: bool,
@@ -183,9 +183,8 @@ impl Outbox {
         manager: Vec<u8>,
     ) -> Result<Self, NotStarted> {
         let mut outbox = Self::resume(store, own, None, number, Some(manager))?;
-        let generation = outbox.manifest.generation;
         outbox.refuse_gap(number);
-        outbox.has_grown = !outbox.is_new() && outbox.manifest.generation == generation;
+        outbox.has_grown = !outbox.is_new();
         Ok(outbox)
     }
 
