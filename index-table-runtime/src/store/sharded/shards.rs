@@ -244,8 +244,7 @@ impl Found {
 }
 
 /// Whether the recorded directory of a removed shard has this shard, and is complete without the journal. Makes it complete
-/// if a process ended while it removed the shard. An older copy is not complete: the shard can be in another directory, and need
-/// the journal.
+/// if a process ended while it removed the shard.
 fn is_complete(
     journal: &SharedJournal,
     manager: ManagerId,
@@ -261,7 +260,6 @@ fn is_complete(
     }
     let marked = DataFile(&place).marked();
     matches!(marked, Ok(Marked::CompleteShard { manager, number }) if (manager, number) == shard)
-        && journal.refuse_older(&place, number).is_ok()
 }
 
 /// Starts the journal of all shards.
