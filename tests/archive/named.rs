@@ -12,7 +12,7 @@ use index_table::{Durability, Error, Follower, Options, Store};
 use crate::{
     Archived, Kind, OrderRepository, Random, Rows, TestResult, change,
     directories::{copied, files},
-    on_each_kind, open, rows_of, wait_for_archive, without_archive,
+    on_each_kind, open, rows_in, rows_of, wait_for_archive, without_archive,
 };
 
 on_each_kind! {
@@ -326,14 +326,23 @@ fn a_store_whose_shard_map_manager_is_rebuilt_keeps_its_archive() -> TestResult 
 }
 
 #[test]
-fn an_archived_store_is_adopted_without_its_archive() -> TestResult {
-    let (it, mut rows) = new(Kind::OneFile)?;
-    write(&it.options(), &it.store, &mut rows)?;
-    let sharded = Store::options().adopt("main", &it.store);
-    refused_as_unnamed(sharded.clone().open(it.path("sharded")));
+fn a_detached_shard_is_attached_without_an_archive_of_its_own() -> TestResult {
+    let (it, mut rows) = new(Kind::Several)?;
+    let store = without_archive(Kind::Several).open(&it.store)?;
+    let orders = OrderRepository::open(&store)?;
+    change(&store, &orders, &mut rows, &mut Random(76))?;
+    let shard = store.shard_ids().last().ok_or("no shard")?.name().to_owned();
+    store.detach_shard(&shard)?;
+    let detached = it.store.join(&shard);
+    let alone = Store::options().archive(&it.archive).open(&detached)?;
+    wait_for_archive(&alone);
+    drop(alone);
+    refused_as_unnamed(store.attach_shard(&shard, &shard).map(|_| store.clone()));
     assert!(!has_ended(&it));
-    drop(sharded.without_archive().open(it.path("other"))?);
+    drop(Store::options().without_archive().open(&detached)?);
     assert!(has_ended(&it));
+    store.attach_shard(&shard, &shard)?;
+    assert!(rows_in(&store)? == rows);
     Ok(())
 }
 

@@ -189,20 +189,18 @@ fn the_list_of_consumers_is_corrected_when_the_table_is_opened() -> Result<()> {
 }
 
 #[test]
-fn an_adopted_store_keeps_its_consumers() -> Result<()> {
+fn a_grown_store_keeps_its_consumers() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("shop");
-    let store = Store::open(path.join("a"))?;
+    let store = Store::open(directory.path())?;
     let notes = NoteRepository::open(&store)?;
     (0..5).try_for_each(|text| put(&store, &notes, 7, text))?;
     notes.changes(&store, "mailer")?.next_batch(2)?.commit(&store)?;
     drop((notes, store));
 
     let store = Store::options()
-        .adopt("a", "a")
-        .shard("b", "b")
-        .map("notes", ShardMap::ranges().to("a", ..100_u32).to("b", 100_u32..))
-        .open(&path)?;
+        .add_shard("b", "b")
+        .map("notes", ShardMap::ranges().to("main", ..100_u32).to("b", 100_u32..))
+        .open(directory.path())?;
     let notes = NoteRepository::open(&store)?;
     assert_eq!(names(&store, &notes)?, ["mailer"]);
     write_mailed(&store, &notes)
@@ -340,30 +338,5 @@ fn leases_continue_when_an_earlier_shard_comes_back() -> Result<()> {
     worker.leave()?;
     put(&store, &notes, 107, 3)?;
     assert_eq!(drain(&store, &notes, "mailer", 9)?, [(107, 3)]);
-    Ok(())
-}
-
-#[test]
-fn adopted_stores_with_a_consumer_of_the_same_name_keep_its_positions() -> Result<()> {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("shop");
-    for (shard, tenant) in [("a", 7), ("b", 107)] {
-        let store = Store::open(path.join(shard))?;
-        let notes = NoteRepository::open(&store)?;
-        (0..5).try_for_each(|text| put(&store, &notes, tenant, text))?;
-        notes.changes(&store, "mailer")?.next_batch(3)?.commit(&store)?;
-    }
-    let map = ShardMap::ranges().to("a", ..100_u32).to("b", 100_u32..);
-    let options = Store::options().adopt("a", "a").adopt("b", "b").map("notes", map);
-    for _ in 0..2 {
-        let store = options.clone().open(&path)?;
-        let notes = NoteRepository::open(&store)?;
-        assert_eq!(notes.changes(&store, "mailer")?.lag()?.changes, 4);
-    }
-    let store = Store::open(&path)?;
-    let notes = NoteRepository::open(&store)?;
-    let mut received = drain(&store, &notes, "mailer", 9)?;
-    received.sort_unstable();
-    assert_eq!(received, [(7, 3), (7, 4), (107, 3), (107, 4)]);
     Ok(())
 }

@@ -142,7 +142,7 @@ fn a_store_keeps_its_shards_if_a_further_shard_can_not_be_added() -> Result<()> 
         let towns = TownRepository::open(&plain)?;
         plain.transaction(|txn| towns.insert(txn, &Town { name: "Bergen".to_owned() }))?;
     }
-    assert!(reason(east().open(&path)).contains("plain store"));
+    assert!(reason(east().open(&path)).contains("a store with tables"));
     assert_eq!(Store::open(&path)?.shard_ids().len(), 2);
     fs::remove_dir_all(path.join("east")).expect("removed");
     let store = east().open(&path)?;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, Result, ShardMap, Store, report::MoveState};
+use index_table::{Error, Result, Store, report::MoveState};
 
 use crate::moves::{AccountRepository, Tables, account, options};
 
@@ -208,18 +208,15 @@ fn kill_during_moves(kills: u64) -> Result<(usize, usize)> {
 }
 
 #[test]
-fn rows_of_an_adopted_store_can_be_moved_and_rebalanced() -> Result<()> {
+fn rows_of_a_grown_store_can_be_moved_and_rebalanced() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    let old = dir.path().join("old");
     {
-        let store = Store::open(&old)?;
+        let store = Store::open(dir.path())?;
         let accounts = AccountRepository::open(&store)?;
         store
             .transaction(|txn| (0..40).try_for_each(|it| accounts.insert(txn, &account(it, 1))))?;
     }
-    let map = ShardMap::ranges().to("a", ..40u32).to("b", 40u32..);
-    let options = Store::options().adopt("a", &old).shard("b", "b").map("accounts", map);
-    let store = options.open(dir.path().join("shop"))?;
+    let store = Store::options().add_shard("b", "b").open(dir.path())?;
     let tables = Tables::open(&store)?;
     assert_eq!(store.move_range("accounts", 30u32..40, "b").run()?.rows, 10);
     store.rebalance("accounts").tolerance(0).plan()?.run()?;

@@ -1,4 +1,4 @@
-//! Creating, opening and closing; foreign, lost, adopted and left-out shards.
+//! Creating, opening and closing; foreign, lost, added and left-out shards.
 
 use std::{fs, path::Path};
 
@@ -218,45 +218,47 @@ fn fill_plain(path: &Path) -> Result<()> {
 }
 
 #[test]
-fn an_existing_store_becomes_the_first_shard() -> Result<()> {
+fn a_store_with_tables_is_refused_as_a_new_shard() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    let (old, shop) = (dir.path().join("old"), dir.path().join("shop"));
+    let old = dir.path().join("old");
     fill_plain(&old)?;
-    let adopting = |north| {
-        Store::options()
-            .adopt("north", &old)
-            .shard("south", "south")
-            .map("tenants", ShardMap::ranges().to("north", ..north).to("south", north..))
-    };
-    let plain = Store::options()
+    let options = Store::options()
         .shard("north", &old)
         .map("tenants", ShardMap::ranges().to("north", ..9_u8));
-    assert!(reason(plain.open(dir.path().join("not"))).contains("`adopt` it"));
-    {
-        // The map would assign the rows to the other shard.
-        let store = adopting(2_u8).open(dir.path().join("wrong"))?;
-        let Err(Error::SchemaMismatch { difference, .. }) = OrderRepository::open(&store) else {
-            panic!("rows that would not be found")
-        };
-        assert!(difference.contains("(3, 0)") && difference.contains("`south`"), "{difference}");
-    }
-    // The adopted store has become a shard of the first store.
-    assert!(reason(adopting(10_u8).open(&shop)).contains("another store"));
+    let refused = reason(options.open(dir.path().join("shop")));
+    assert!(refused.contains("`add_shard`"), "{refused}");
+    let store = Store::open(&old)?;
+    assert_eq!(InvoiceRepository::open(&store)?.all(&store.read()?).count()?, 1);
+    Ok(())
+}
+
+/// Returns options that add a shard, with a map that gives the tenants from this one on to it.
+fn growing(south: u8) -> Options {
+    let map = ShardMap::ranges().to("main", ..south).to("south", south..);
+    Store::options().add_shard("south", "south").map("tenants", map)
+}
+
+#[test]
+fn a_grown_store_has_no_map_that_gives_its_rows_to_another_shard() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    fill_plain(dir.path())?;
+    let store = growing(2).open(dir.path())?;
+    let Err(Error::SchemaMismatch { difference, .. }) = OrderRepository::open(&store) else {
+        panic!("rows that would not be found")
+    };
+    assert!(difference.contains("(3, 0)") && difference.contains("`south`"), "{difference}");
     Ok(())
 }
 
 #[test]
-fn an_adopted_store_keeps_its_rows() -> Result<()> {
+fn a_grown_store_with_a_map_keeps_its_rows() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    let (old, shop) = (dir.path().join("old"), dir.path().join("shop"));
-    fill_plain(&old)?;
-    let map = ShardMap::ranges().to("north", ..10_u8).to("south", 10_u8..);
-    let adopting =
-        Store::options().adopt("north", &old).shard("south", "south").map("tenants", map);
-    for options in [adopting, Store::options()] {
-        let store = options.open(&shop)?;
+    fill_plain(dir.path())?;
+    for options in [growing(10), Store::options()] {
+        let store = options.open(dir.path())?;
         let (orders, invoices) = (OrderRepository::open(&store)?, InvoiceRepository::open(&store)?);
         store.transaction(|txn| orders.put(txn, &order(12, 1)))?;
+        assert_eq!(orders.shard_of(&store, 12)?.name(), "south");
         let txn = store.read()?;
         assert_eq!(orders.all(&txn).count()?, 21);
         assert_eq!(invoices.all(&txn).count()?, 1);

@@ -177,40 +177,42 @@ fn a_reference_table_can_be_read_but_not_written_while_a_shard_is_missing() -> R
 }
 
 #[test]
-fn new_shards_get_the_reference_rows_of_an_adopted_shard() -> Result<()> {
+fn new_shards_get_the_reference_rows_of_a_grown_store() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    let [old, other, shop] = ["old", "other", "shop"].map(|name| dir.path().join(name));
-    for (path, name) in [(&old, "Oslo"), (&other, "Rome")] {
-        let store = Store::open(path)?;
+    {
+        let store = Store::open(dir.path())?;
         let towns = TownRepository::open(&store)?;
-        store.transaction(|txn| towns.insert(txn, &town(1, name)))?;
+        store.transaction(|txn| towns.insert(txn, &town(1, "Oslo")))?;
     }
     {
-        let options = Store::options().shard("new", "new").adopt("old", &old);
-        let store = options.open(&shop)?;
+        let store = Store::options().add_shard("new", "new").open(dir.path())?;
         let towns = TownRepository::open(&store)?;
         assert_eq!(copies(&store, &towns)?, [[1], [1]]);
         store.transaction(|txn| towns.insert(txn, &town(2, "Rome")))?;
     }
-    let store = Store::open(&shop)?;
+    let store = Store::open(dir.path())?;
     assert_eq!(copies(&store, &TownRepository::open(&store)?)?, [[1, 2], [1, 2]]);
-    drop(store);
+    Ok(())
+}
 
-    let options = Store::options().adopt("old", &old).adopt("other", &other);
-    let refused = options.open(dir.path().join("both"));
-    assert!(matches!(refused, Err(Error::ShardRefused { .. })), "a shard of two stores");
-    let third = dir.path().join("third");
+#[test]
+fn different_copies_in_the_shards_of_a_rebuilt_store_are_refused() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
     {
-        let store = Store::open(&third)?;
+        let store = options(Kind::Ranges, 2).open(dir.path())?;
         let towns = TownRepository::open(&store)?;
-        store.transaction(|txn| towns.insert(txn, &town(1, "Bonn")))?;
+        store.transaction(|txn| towns.insert(txn, &town(1, "Oslo")))?;
     }
-    let options = Store::options().adopt("third", &third).adopt("other", &other);
-    let store = options.open(dir.path().join("two"))?;
+    crate::verify::alone(&dir.path().join("s1"), |store| {
+        let towns = TownRepository::open(store)?;
+        store.transaction(|txn| towns.put(txn, &town(1, "Bonn")))
+    })?;
+    fs::remove_file(dir.path().join("data.mdb")).expect("removed");
+    let store = Store::options().shard("s0", "s0").shard("s1", "s1").rebuild(dir.path())?;
     let Err(Error::SchemaMismatch { difference, .. }) = TownRepository::open(&store) else {
         panic!("copies with different rows");
     };
-    assert_eq!(difference, "its copy in shard `third` has other rows than another copy");
+    assert_eq!(difference, "its copy in shard `s1` has other rows than another copy");
     Ok(())
 }
 

@@ -25,7 +25,6 @@ pub(crate) struct DeclaredShard {
     pub(crate) place: PathBuf,
     /// The options of this shard, or `None` for those of the store.
     pub(crate) options: Option<Options>,
-    pub(crate) adopted: bool,
     /// The store may have been created without it.
     pub(crate) added: bool,
 }

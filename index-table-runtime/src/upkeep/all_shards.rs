@@ -1,7 +1,7 @@
 //! The indexes that have one state in all shards: global indexes, and the indexes of reference tables.
 //!
 //! One transaction of all shards changes such a state. The state can still differ between shards if a shard was missing,
-//! was adopted or restored, or if the process ended while a table was opened in one shard after another.
+//! was attached or restored, or if the process ended while a table was opened in one shard after another.
 
 use std::{collections::BTreeSet, sync::Arc};
 

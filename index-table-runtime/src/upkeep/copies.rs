@@ -1,7 +1,7 @@
 //! The copies of a reference table: compares them, and fills empty copies.
 //!
 //! Each write of a reference table is one transaction across all shards, so the copies are always equal. A copy
-//! is empty if its shard is new and another shard was adopted. It is old if its shard was restored from a
+//! is empty if its shard is new. It is old if its shard was restored from a
 //! backup.
 
 use std::sync::Arc;

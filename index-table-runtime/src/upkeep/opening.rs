@@ -61,7 +61,7 @@ pub(super) struct ShardPart {
 pub(super) enum Origin {
     #[default]
     Store,
-    /// The shard was adopted, rebuilt or restored, so all global indexes are emptied.
+    /// The shard was attached, rebuilt or restored, so all global indexes are emptied.
     Elsewhere,
     /// The table is from the time before the store has grown: the data file has all entries of global indexes, which were
     /// indexes of one data file.

@@ -61,7 +61,7 @@ pub(super) fn declare(
             });
         }
         if has_main_rows_elsewhere && reference.is_to_main_row() {
-            // The manager of the shards has the reference. A plain store that was adopted has the record.
+            // The manager of the shards has the reference. The data file of a store that has grown has the record.
             let (part, space) =
                 (reference::part(schema.name, reference.name), Space::CatalogOf(to.name));
             if writer.reader().get(space, part.as_bytes())?.is_some() {

@@ -304,7 +304,7 @@ pub(super) fn open_in(
     let Ok(opened) = shard.opened() else { return Ok(None) };
     let identity = if opened.lmdb().is_some() { Identity::read(opened)? } else { None };
     let unchecked = identity.filter(|identity| {
-        let checked = identity.adopted.as_deref();
+        let checked = identity.checked.as_deref();
         checked.is_some_and(|tables| tables.iter().all(|table| table != rows.schema.name))
     });
     // A shard from which all rows were moved away can have changes that are not committed yet, and messages.
@@ -467,7 +467,7 @@ fn has_any_row(store: &Store, table: &OpenTable) -> Result<bool> {
     Ok(txn.reader(table)?.count(&first)?.found > 0)
 }
 
-/// Checks that all rows in an adopted or rebuilt shard belong to it. Queries would not find other rows.
+/// Checks that all rows in a restored, rebuilt or grown shard belong to it. Queries would not find other rows.
 fn check_rows(
     shards: &Shards,
     number: ShardNumber,
@@ -534,7 +534,7 @@ pub(super) fn mismatch(schema: &TableSchema, difference: String) -> Error {
     Error::SchemaMismatch {
         table: schema.name,
         difference,
-        way_out: "declare a shard map, or a place, that gives all rows of an adopted or rebuilt shard to it; the \
+        way_out: "declare a shard map, or a place, that gives all rows of a shard to it; the \
                   copies of a reference table have to be equal",
     }
 }

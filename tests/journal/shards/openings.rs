@@ -1,4 +1,4 @@
-//! Durabilities, adopted stores, and shards opened as plain stores.
+//! Durabilities, stores that grow, and shards opened as plain stores.
 
 use std::fs;
 
@@ -40,16 +40,15 @@ fn shards_with_and_without_a_journal_are_opened_together() -> TestResult {
     expect(&Store::open(&left)?, &[5, 5])
 }
 
-fn adopting(path: &std::path::Path) -> Options {
+fn growing() -> Options {
     Store::options()
-        .shard("new", "new")
-        .adopt("old", path)
-        .map("notes", ShardMap::ranges().to("old", ..1_u8).to("new", 1_u8..))
+        .add_shard("new", "new")
+        .map("notes", ShardMap::ranges().to("main", ..1_u8).to("new", 1_u8..))
 }
 
 #[cfg(unix)]
 #[test]
-fn a_store_that_was_not_closed_is_adopted_beside_readers() -> TestResult {
+fn a_store_that_was_not_closed_grows_beside_readers() -> TestResult {
     for durability in [Durability::Journal, Durability::Relaxed] {
         let dir = tempfile::tempdir()?;
         let (open, old) = (dir.path().join("open"), dir.path().join("old"));
@@ -64,9 +63,9 @@ fn a_store_that_was_not_closed_is_adopted_beside_readers() -> TestResult {
         fs::write(old.join("lock.mdb"), "")?;
         let beside = fs::File::open(&old)?;
         beside.lock_shared()?;
-        let options = adopting(&old).durability(durability);
+        let options = growing().durability(durability);
         for _ in 0..2 {
-            let store = options.open(dir.path().join("store"))?;
+            let store = options.open(&old)?;
             expect(&store, &[5, 0])?;
         }
         drop(beside);
@@ -75,33 +74,33 @@ fn a_store_that_was_not_closed_is_adopted_beside_readers() -> TestResult {
 }
 
 #[test]
-fn stores_of_any_durability_are_adopted() -> TestResult {
+fn stores_of_any_durability_grow() -> TestResult {
     let dir = tempfile::tempdir()?;
     for (at, durability) in
         [Durability::Full, Durability::Relaxed, Durability::Journal, Durability::Journal]
             .into_iter()
             .enumerate()
     {
-        let (old, path) = (dir.path().join(format!("old {at}")), dir.path().join(format!("{at}")));
+        let path = dir.path().join(format!("{at}"));
         {
-            let store = journal().durability(durability).open(&old)?;
+            let store = journal().durability(durability).open(&path)?;
             let notes = NoteRepository::open(&store)?;
             for step in 0..5 {
                 write(&store, &notes, 0, step)?;
             }
-            // One of the adopted stores was killed, so its own journal is needed.
+            // One of the stores was killed, so its own journal is needed.
             if at == 3 {
-                killed(&old, &dir.path().join("killed"))?;
+                killed(&path, &dir.path().join("killed"))?;
             }
         }
-        let old = if at == 3 { dir.path().join("killed") } else { old };
+        let path = if at == 3 { dir.path().join("killed") } else { path };
         {
-            let store = adopting(&old).open(&path)?;
+            let store = growing().open(&path)?;
             let notes = NoteRepository::open(&store)?;
             expect(&store, &[5, 0])?;
             write(&store, &notes, 0, 5)?;
             write(&store, &notes, 1, 0)?;
-            assert!(!old.join("journal.1").exists());
+            assert!(!path.join("journal.1").exists());
             expect(&store, &[6, 1])?;
         }
         expect(&Store::open(&path)?, &[6, 1])?;

@@ -223,9 +223,9 @@ impl Engine {
             if Seen::read(engine)?.is_none()
                 && let Some(record) = records.shards.get(number as usize)
             {
-                let adopted = (record.state == ShardState::Adopted).then(Vec::new);
+                let checked = (record.state == ShardState::Adopted).then(Vec::new);
                 let directory = engine.directory();
-                records.identity(number, &record.name, &path, &directory, adopted).write(engine)?;
+                records.identity(number, &record.name, &path, &directory, checked).write(engine)?;
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! The tables for which the store has no location of the rows.
 //!
 //! The shard map manager has the location of each table since its repository was first opened. Only the declaration of a table
-//! gives this location. So a rebuilt manager lacks it, and so does a store with an adopted shard, until the repository of the
-//! table is opened.
+//! gives this location. So a rebuilt manager lacks it, and so does a store that has grown, until the repository of the table
+//! is opened.
 
 use super::Engine;
 use crate::model::{

@@ -168,7 +168,7 @@ pub(crate) struct ShardRecord {
 pub(crate) enum ShardState {
     /// The shard has no identity yet, and its directory may not exist.
     New,
-    /// The shard is a plain store that has no identity yet.
+    /// The shard is a plain store that has no identity yet. Only earlier builds gave this state.
     Adopted,
     /// The shard has an identity.
     Open,
@@ -235,9 +235,9 @@ pub(crate) struct Identity {
     pub(crate) maps: Vec<OwnRanges>,
     /// The tables that are placed in the shard.
     pub(crate) places: Vec<String>,
-    /// For a shard that was a plain store, or whose manager was rebuilt: the tables whose rows were all checked to
+    /// For a shard whose files come from elsewhere, or whose manager was rebuilt: the tables whose rows were all checked to
     /// belong to the shard. `None` for other shards.
-    pub(crate) adopted: Option<Vec<String>>,
+    pub(crate) checked: Option<Vec<String>>,
     /// The number of shards of the store, with those that were removed.
     pub(crate) shards: u32,
     /// The numbers of the shards that were removed.
@@ -525,7 +525,7 @@ impl ManagerRecords {
         name: &str,
         manager_directory: &Path,
         directory: &Path,
-        adopted: Option<Vec<String>>,
+        checked: Option<Vec<String>>,
     ) -> Identity {
         let maps = self.maps.iter().map(|(map, declared)| OwnRanges::of(map, declared, number));
         let places = self.places.iter().filter(|(_, shard)| **shard == number);
@@ -538,7 +538,7 @@ impl ManagerRecords {
             directory: text(directory),
             maps: maps.collect(),
             places: places.map(|(table, _)| table.clone()).collect(),
-            adopted,
+            checked,
             shards: u32::try_from(self.shards.len()).unwrap_or(u32::MAX),
             removed: self.removed(),
         }
@@ -589,11 +589,11 @@ impl Identity {
         .map(drop)
     }
 
-    /// Adds a table to the [checked ones](Self::adopted) of a shard that comes from elsewhere. Other records that change meanwhile
+    /// Adds a table to the [checked ones](Self::checked) of a shard that comes from elsewhere. Other records that change meanwhile
     /// are kept.
     pub(crate) fn write_checked(engine: &Engine, table: &str) -> Result<()> {
         let is_unchecked = |own: &Self| {
-            own.adopted.as_ref().is_some_and(|tables| tables.iter().all(|it| it != table))
+            own.checked.as_ref().is_some_and(|tables| tables.iter().all(|it| it != table))
         };
         if !Self::read(engine)?.is_some_and(|own| is_unchecked(&own)) {
             return Ok(());
@@ -604,7 +604,7 @@ impl Identity {
             };
             let mut own = decode_identity(bytes)?;
             if is_unchecked(&own) {
-                own.adopted.get_or_insert_default().push(table.to_owned());
+                own.checked.get_or_insert_default().push(table.to_owned());
                 *bytes = encode_identity(&own)?;
             }
             Ok(())

@@ -208,7 +208,7 @@ impl Engine {
         let missing = || Error::internal("a shard without its own record");
         let bytes = txn.reader(own).of_shard(shard)?.fact(OWN)?;
         let identity = decode_identity(bytes.ok_or_else(missing)?)?;
-        let identity = encode_identity(&Identity { adopted: Some(tables), ..identity })?;
+        let identity = encode_identity(&Identity { checked: Some(tables), ..identity })?;
         let mut writer = txn.writer(own).ok_or_else(missing)?;
         writer.beside(shard, &mut |writer| {
             writer.change(Change::PutFact { primary_key: OWN, row: &identity })

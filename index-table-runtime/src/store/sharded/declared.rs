@@ -123,8 +123,7 @@ pub(super) fn declare_shard(
         }
         None => {
             let options = recorded(declared.options.as_ref().unwrap_or(common));
-            let state = if declared.adopted { ShardState::Adopted } else { ShardState::New };
-            let (name, place) = (declared.name.clone(), place.to_owned());
+            let (name, place, state) = (declared.name.clone(), place.to_owned(), ShardState::New);
             records.shards.push(ShardRecord { name, place, state, options });
             Ok(())
         }

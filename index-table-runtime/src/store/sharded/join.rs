@@ -42,7 +42,7 @@ pub(crate) fn open_added<'e>(
     let first = known.shards.first().ok_or_else(missing)?;
     let (name, place) = (name.to_owned(), directory.to_owned());
     let options = Some(options_of(&first.options));
-    let declared = DeclaredShard { name, place, options, adopted: false, added: true };
+    let declared = DeclaredShard { name, place, options, added: true };
     declare_shard(&declared, &Options::default(), &mut records, false)?;
     records.own.version += 1;
     let path = engine.directory();
@@ -165,9 +165,9 @@ pub(crate) fn open_attached(
         record.state = ShardState::Open;
     }
     records.own.version += 1;
-    let adopted = identity.and_then(|identity| identity.adopted).or_else(|| Some(Vec::new()));
+    let checked = identity.and_then(|identity| identity.checked).or_else(|| Some(Vec::new()));
     let directory = inner.engines.directory();
-    let mut identity = records.identity(number, name, &path, &directory, adopted);
+    let mut identity = records.identity(number, name, &path, &directory, checked);
     // The commit that attaches the shard replaces this list.
     identity.removed.push(number);
     Ok((inner, records, identity, changed))

@@ -25,13 +25,7 @@ impl Options {
     /// directories. Declare the current directory, or don't declare the shard: the store records its shards.
     pub fn shard(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         let (name, place) = (name.into(), directory.as_ref().to_owned());
-        self.declared.shards.push(DeclaredShard {
-            name,
-            place,
-            options: None,
-            adopted: false,
-            added: false,
-        });
+        self.declared.shards.push(DeclaredShard { name, place, options: None, added: false });
         self
     }
 
@@ -107,17 +101,6 @@ impl Options {
     /// shard has to declare the new directory.
     pub fn relocate(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         self.declared.relocated.push((name.into(), directory.as_ref().to_owned()));
-        self
-    }
-
-    /// Makes an existing plain store the first shard, without copying it. When the repository of a table is first
-    /// opened, it checks that every row belongs to this shard. The copies of reference tables in the other shards are filled when
-    /// their repositories are opened.
-    pub fn adopt(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
-        let (name, place) = (name.into(), directory.as_ref().to_owned());
-        self.declared
-            .shards
-            .insert(0, DeclaredShard { name, place, options: None, adopted: true, added: false });
         self
     }
 

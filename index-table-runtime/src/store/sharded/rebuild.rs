@@ -119,7 +119,7 @@ impl Options {
             || !self.declared.places.is_empty()
             || !self.declared.relocated.is_empty()
             || self.declared.only.is_some();
-        if has_others || self.read_only || self.declared.shards.iter().any(|shard| shard.adopted) {
+        if has_others || self.read_only {
             let reason = "a shard map manager is rebuilt from `shard` and `shard_with` alone";
             return Err(refused(&what, reason));
         }

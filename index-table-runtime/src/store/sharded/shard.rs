@@ -85,11 +85,15 @@ pub(super) fn compare_shard(
     let read_only = options.read_only || is_follower;
     let directory = inner.engines.directory();
     let what = format!("shard `{}` in `{}`", record.name, directory.display());
-    let expected = |adopted| records.identity(number, &record.name, manager, &directory, adopted);
+    let expected = |checked| records.identity(number, &record.name, manager, &directory, checked);
     let Some(identity) = seen.as_ref().map(|seen| seen.identity().clone()) else {
         match record.state {
             ShardState::New if !inner.engines.catalog()?.is_empty() => {
-                return Err(refused(&what, "it is a plain store with tables; `adopt` it"));
+                return Err(refused(
+                    &what,
+                    "it has a store with tables; declare an empty directory, or open that store and add shards to it with \
+                     `add_shard`",
+                ));
             }
             ShardState::Open | ShardState::Rebuilt | ShardState::Removed => {
                 return Err(unavailable(record, "its directory has another store".to_owned()));
@@ -114,7 +118,7 @@ pub(super) fn compare_shard(
     }
     // The rows of a rebuilt shard are compared with its ranges once.
     let is_rebuilt = record.state == ShardState::Rebuilt;
-    let unchecked = || if is_rebuilt { Some(Vec::new()) } else { identity.adopted.clone() };
+    let unchecked = || if is_rebuilt { Some(Vec::new()) } else { identity.checked.clone() };
     let expected = expected(unchecked());
     let is_moved = identity.manager_directory != expected.manager_directory;
     if is_moved && identity.directory == expected.directory {
@@ -152,8 +156,8 @@ pub(super) fn compare_shard(
     // The files of the shard, or of the manager, are older than a move or a removal, or are a copy. Each table is checked when
     // it is opened.
     let is_unchecked = is_other || is_behind || is_alone;
-    let adopted = if is_unchecked { Some(Vec::new()) } else { expected.adopted.clone() };
-    let expected = Identity { adopted, ..expected };
+    let checked = if is_unchecked { Some(Vec::new()) } else { expected.checked.clone() };
+    let expected = Identity { checked, ..expected };
     let changed = ((identity != expected || is_alone) && !read_only).then_some(expected);
     Ok((inner, changed, seen))
 }
@@ -180,4 +184,40 @@ pub(super) fn reason_of(error: &Error) -> String {
 
 fn unavailable(record: &ShardRecord, reason: String) -> Error {
     Error::ShardUnavailable { shard: record.name.clone(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        engine,
+        placement::shards::Manager,
+        store::{Store, sharded::open::manager_options},
+    };
+
+    #[test]
+    fn a_plain_store_becomes_a_shard_if_an_earlier_build_has_recorded_this() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (old, shop) = (dir.path().join("old"), dir.path().join("shop"));
+        drop(Store::open(&old)?);
+        std::fs::create_dir(&shop).expect("a directory");
+        let record = ShardRecord {
+            name: "old".to_owned(),
+            place: "../old".to_owned(),
+            state: ShardState::Adopted,
+            options: Vec::new(),
+        };
+        let records = ManagerRecords { shards: vec![record], ..ManagerRecords::new() };
+        let options = Options { create: true, ..manager_options() };
+        let manager = Manager::new(engine::Engine::open(&options, &shop)?, None);
+        manager.write(&records)?;
+        drop(manager);
+        for _ in 0..2 {
+            let store = Store::open(&shop)?;
+            let shards = store.inner.engines.several().expect("shards");
+            let identity = Identity::read(shards.member(0)?.engine()?)?.expect("a shard");
+            assert_eq!((identity.name.as_str(), identity.checked), ("old", Some(Vec::new())));
+        }
+        Ok(())
+    }
 }

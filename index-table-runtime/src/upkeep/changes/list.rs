@@ -7,8 +7,8 @@
 //! a further consumer. The leases of workers don't come back. A shard that was a plain store has no version, because consumers of the
 //! plain store are not those of the sharded store.
 //!
-//! If no shard has a version, the list has the consumers of all shards: a plain store was adopted, or the shard map
-//! manager was rebuilt. Consumers with the same name then become one, which continues at its position in each shard.
+//! If no shard has a version, the list has the consumers of all shards: the store has grown, or the shard map manager
+//! was rebuilt. Consumers with the same name then become one, which continues at its position in each shard.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl List {
             return Ok(());
         }
         let was_away = self.version.is_some() && own.version != self.version;
-        // Since the consumers of adopted stores became those of this store, which is version 0, one was created or removed.
+        // Since the consumers of a plain store became those of this store, which is version 0, one was created or removed.
         let has_changed = was_away && self.version > Some(0);
         for (key, record) in &self.consumers {
             let at = match own.consumers.get(key) {
