@@ -7,3 +7,4 @@ mod killed;
 mod readers;
 mod table;
 mod table_beside;
+mod unopened;

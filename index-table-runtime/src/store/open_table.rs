@@ -128,7 +128,8 @@ impl OpenTable {
         self.kept.iter().find(is_own).cloned()
     }
 
-    /// Accepts the record that the table gets when the store grows, which has its global indexes.
+    /// Accepts the record that the table gets when the store grows, or when a writer opens the table since. It has the global
+    /// indexes of the table.
     pub(crate) fn will_be_global(&self) -> Result<()> {
         let global = self.rows.distribution.global();
         if global.is_empty() {
@@ -139,7 +140,10 @@ impl OpenTable {
         records.extend(self.renewed.records.lock().iter().cloned());
         for record in records {
             let record = TableRecord::decode(name, &record)?;
-            self.renewed.add(record.grown(self.schema, global).encode(name)?);
+            let record = record.grown(self.schema, global).encode(name)?;
+            if !self.accepts(&record) {
+                self.renewed.add(record);
+            }
         }
         Ok(())
     }

@@ -84,7 +84,7 @@ pub(super) fn open_with(
     let global = global(rows, part);
     if store.inner.engines.is_read_only() {
         let open = if online { read_only::find } else { read_only::open };
-        return open(store, rows, global);
+        return open(store, rows, (global, part.unwrap_or_default().origin));
     }
     if rows.changes.is_some() {
         clock::observe();

@@ -13,7 +13,7 @@ use crate::{
         },
     },
     store::{Declared, OpenTable, Store},
-    upkeep::recorded,
+    upkeep::{opening::Origin, recorded},
 };
 
 const DECLARE: &str = "open the store once without `read_only(true)`, which changes the file, or declare \
@@ -23,12 +23,12 @@ const DECLARE: &str = "open the store once without `read_only(true)`, which chan
 pub(super) fn open(
     store: &Store,
     rows: &'static RowVtable,
-    global: &[usize],
+    (global, origin): (&[usize], Origin),
 ) -> Result<Arc<OpenTable>> {
     if !rows.has_rows() {
         return recorded::find(store, rows, global);
     }
-    let table = find(store, rows, global)?;
+    let table = find(store, rows, (global, origin))?;
     let txn = store.read()?;
     for index in rows.schema.positions() {
         txn.reader_of(&table, Source::Index(index))?;
@@ -40,21 +40,34 @@ pub(super) fn open(
 pub(super) fn find(
     store: &Store,
     rows: &'static RowVtable,
-    global: &[usize],
+    (global, origin): (&[usize], Origin),
 ) -> Result<Arc<OpenTable>> {
     store.inner.open_once(rows, |_| {
         let engine = store.inner.engine()?;
         let schema = rows.schema;
         let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
-        let declared = declared.with_global(global).with_aggregates(rows.aggregates);
+        let declared = declared.with_aggregates(rows.aggregates);
         let declared = declared.with_references(schema, rows.references).with_changes(rows.changes);
-        let declared = fit(rows, &engine.catalog()?, declared)?;
+        let records = engine.catalog()?;
+        // Until a writer opens the table of a store that has grown, its record has no global indexes.
+        let is_grown = origin != Origin::OneFile || has_global(schema, &records, global)?;
+        let declared = declared.with_global(if is_grown { global } else { &[] });
+        let declared = fit(rows, &records, declared)?;
         let Some(tables) = engine.find_table(schema, rows.parts())? else {
             let difference = "another process is changing it".to_owned();
             return Err(mismatch(schema, difference, "open it again"));
         };
         Ok((tables.into(), declared))
     })
+}
+
+/// Whether the record of a table in the file has all those of these global indexes that are in it.
+fn has_global(schema: &TableSchema, records: &Records, global: &[usize]) -> Result<bool> {
+    let Some((_, record)) = records.iter().find(|(name, _)| name == schema.name) else {
+        return Ok(true);
+    };
+    let record = || TableRecord::decode(schema.name, record);
+    Ok(record()?.grown(schema, global) == record()?)
 }
 
 fn mismatch(schema: &TableSchema, difference: String, way_out: &'static str) -> Error {

@@ -56,6 +56,9 @@ pub(super) fn open(
         shards.check_version()?;
     }
     let table = opened?;
+    if shards.is_read_only() && shards.has_grown() {
+        table.will_be_global()?;
+    }
     if !online {
         remove_hidden(store, shards, &table)?;
     }
@@ -183,7 +186,8 @@ pub(super) fn open_in_all(
             references::check_main_rows(rows, placement::Reader::Several(txn.reader(&tables)))?;
         }
     }
-    if let Some(new) = new {
+    // Without its struct, the distribution of a table that was never opened is not known.
+    if let Some(new) = new.filter(|_| rows.has_rows()) {
         shards.keep(rows.schema.name, new)?;
     }
     drop(checked);
@@ -356,6 +360,9 @@ pub(super) fn open_in(
         shards.announce_replaced();
     }
     let table = opening::open_with(&shard.store()?, rows, Some(part), online)?;
+    if origin == Origin::OneFile && shards.is_read_only() {
+        table.will_be_global()?;
+    }
     if is_from_one_file && !has_first_maps && !routing.is_reference() {
         check_rows(shards, number, shard, routing, &table)?;
     }

@@ -33,7 +33,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds a shard map that the store does not have, and records it.
+    /// Adds a shard map that the store does not have, and records it. A reader adds the map that a writer has recorded since the
+    /// reader opened the store.
     pub(super) fn add_missing_map(
         &self,
         name: &str,
@@ -42,7 +43,12 @@ impl Engine {
         if self.maps.now().get(name).is_some() {
             return Ok(());
         }
-        let map = map()?;
+        let recorded = self.manager.as_ref().filter(|_| self.is_read_only());
+        let recorded = recorded.map(super::Manager::read).transpose()?.flatten();
+        let map = match recorded.and_then(|mut records| records.maps.remove(name)) {
+            Some(map) => map,
+            None => map()?,
+        };
         if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_read_only()) {
             manager.write_map(name, &map)?;
             self.record_ranges(name, &map)?;

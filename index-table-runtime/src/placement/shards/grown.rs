@@ -25,11 +25,19 @@ impl Engine {
         shard == FIRST && self.has_grown()
     }
 
-    /// Whether a table is from the time before the store has grown, and was not opened since.
+    /// Whether a table is from the time before the store has grown, and no writer has opened it since.
     ///
-    /// Cost: none if the table was opened since; otherwise reads the catalog of the first shard.
+    /// Cost: none if this writer has opened the table since; otherwise reads the manager or the catalog of the first shard.
     pub(crate) fn is_from_one_file(&self, table: &str) -> Result<bool> {
-        if !self.has_grown() || self.location_of(table).is_some() {
+        if !self.has_grown() {
+            return Ok(false);
+        }
+        let is_known = match self.manager.as_ref().filter(|_| self.is_read_only()) {
+            // A reader has the locations of the tables that it has opened before a writer.
+            Some(manager) => manager.read()?.is_some_and(|own| own.tables.contains_key(table)),
+            None => self.location_of(table).is_some(),
+        };
+        if is_known {
             return Ok(false);
         }
         let Some(first) = self.shard(FIRST)?.current() else { return Ok(false) };

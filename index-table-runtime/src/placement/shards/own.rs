@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Engine, Identity, Maps, MoveRecord, Moving, Observed, OpenTables, OwnRanges, Tables, Txn,
+    Engine, Identity, Map, Maps, MoveRecord, Moving, Observed, OpenTables, OwnRanges, Tables, Txn,
     manager::{
         ALONE, HIDDEN, MOVES, OWN, SHARD, decode_hidden, decode_identity, decode_moves,
         encode_hidden, encode_identity, encode_moves, own_records,
@@ -74,9 +74,10 @@ impl Seen {
     }
 
     /// Whether these records give the shard the same ranges, and have the same moves and removed shards, and no further hidden
-    /// entries.
+    /// entries. `used` are the maps that this process uses. Some of them may have been recorded since this process opened the store.
     fn is_same(
         &self,
+        used: &Maps,
         identity: Option<&[u8]>,
         moves: Option<&[u8]>,
         hidden: Option<&[u8]>,
@@ -94,7 +95,15 @@ impl Seen {
         // The ranges of the other shards stay the same when a shard is detached or attached. A table without a shard key gets its
         // map with its first move.
         let mut placed = identity.placed_maps().map(|own| &own.map);
-        if placed.any(|map| self.identity.maps.iter().all(|own| own.map != *map)) {
+        let is_new = |map: &str| self.identity.maps.iter().all(|own| own.map != map);
+        if placed.any(|map| is_new(map)) {
+            return Ok(false);
+        }
+        let is_other = |own: &OwnRanges| {
+            let used = used.get(&own.map).map(Map::declared);
+            used.is_some_and(|used| OwnRanges::of(&own.map, &used, identity.number) != *own)
+        };
+        if identity.maps.iter().any(|own| is_new(&own.map) && is_other(own)) {
             return Ok(false);
         }
         Ok(!self.identity.contradicts(&identity) && self.identity.removed == identity.removed)
@@ -243,7 +252,8 @@ impl Engine {
         let Some(Some((seen, tables))) = self.seen.get(shard as usize) else { return Ok(()) };
         let missing = || Error::internal("records of another engine");
         let reader = txn.reader(tables).ok_or_else(missing)?;
-        if seen.is_same(reader.fact(OWN)?, reader.fact(MOVES)?, reader.fact(HIDDEN)?)? {
+        let used = self.maps.now();
+        if seen.is_same(&used, reader.fact(OWN)?, reader.fact(MOVES)?, reader.fact(HIDDEN)?)? {
             return Ok(());
         }
         let reason = "another process is moving rows between the shards, or has detached or attached a shard";
