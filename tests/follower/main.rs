@@ -1,5 +1,6 @@
 //! Followers of an archive.
 
+mod added_shards;
 mod building;
 mod changed_shards;
 #[path = "../support/data_files.rs"]

@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use index_table::{ArchiveFile, CommitNumber, Error, Follower, Result, Store, report::ArchiveLag};
+use index_table::{ArchiveFile, CommitNumber, Follower, Result, Store, report::ArchiveLag};
 
 use crate::{
     basic::{All, CustomerRepository, customer},
     table::{self, InvoiceRepository},
 };
 
-fn opened(shop: &Path, archive: &Path) -> Result<Store> {
+pub(crate) fn opened(shop: &Path, archive: &Path) -> Result<Store> {
     Store::options().archive(archive).open(shop)
 }
 
@@ -203,46 +203,6 @@ fn restore_all(
         }
     }
     Ok(())
-}
-
-#[test]
-fn a_follower_copies_the_shards_when_it_is_opened_again() -> Result<()> {
-    let dir = tempfile::tempdir().unwrap();
-    let path = |name: &str| dir.path().join(name);
-    let (shop, archive, standby) = (path("shop"), path("archive"), path("standby"));
-    let store = opened(&shop, &archive)?;
-    let all = All::open(&store)?;
-    all.fill(&store)?;
-    archived(&store);
-    let follower = Follower::open(&standby, &archive)?;
-    let tables = All::open(follower.store())?;
-    assert_eq!(tables.customers.all(&follower.store().read()?).count()?, 300);
-
-    store.add_shard("east", "east")?;
-    store.move_range("customers", 50u32.., "east").run()?;
-    archived(&store);
-    let begun = Instant::now();
-    loop {
-        let counted = follower.store().read().and_then(|txn| tables.customers.all(&txn).count());
-        match counted {
-            Err(Error::ReopenNeeded { .. }) => break,
-            counted => assert_eq!(counted?, 300),
-        }
-        assert!(begun.elapsed() < Duration::from_secs(30), "the follower has not noticed it");
-        thread::sleep(Duration::from_millis(5));
-    }
-    assert!(follower.lag()?.error.is_some());
-    drop((tables, follower));
-
-    let follower = Follower::open(&standby, &archive)?;
-    let tables = All::open(follower.store())?;
-    let txn = follower.store().read()?;
-    assert_eq!(tables.customers.all(&txn).count()?, 300);
-    assert_eq!(tables.customers.find_by_tenant(&txn, 70).count()?, 3);
-    drop(txn);
-    drop((all, store));
-    let promoted = follower.promote()?;
-    tables.check(&promoted)
 }
 
 #[test]

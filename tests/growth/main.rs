@@ -3,6 +3,7 @@
 mod archived;
 mod basic;
 mod beside;
+mod followers;
 mod killed;
 mod readers;
 mod table;

@@ -66,11 +66,13 @@ pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
 pub(crate) use follow::Left;
 pub(crate) use journal::archive::{
-    follow::{Followed, Following, Mark, archive_of_follower, mark_of_follower, position},
+    follow::{
+        BaseBefore, Followed, Following, Mark, archive_of_follower, mark_of_follower, position,
+    },
     format::Base,
     known,
     restore::{Archive, Until},
-    restore_shards::Parts,
+    restore_shards::{ManagerEntries, Parts},
 };
 pub(crate) use journal::shards::SharedJournal;
 pub(crate) use journalled::ManagerArchive;

@@ -9,44 +9,65 @@ use std::{
     },
 };
 
-use super::{Engine, Identity, Manager, ManagerRecords, Maps, OwnRanges, Seen, ShardState};
+use super::{
+    Engine, FIRST, HERE, Identity, Manager, ManagerRecords, Maps, OwnRanges, Seen, Shard,
+    ShardState,
+};
 use crate::{
-    engine::lmdb::{Followed, Parts},
+    engine::{
+        self,
+        lmdb::{self, Followed, Parts},
+    },
     model::{
         error::{Error, Result},
         shard::{Boundaries, ShardNumber, placed_table},
     },
 };
 
+/// A shard of a follower.
+enum InFollower<'e> {
+    Here(&'e lmdb::Engine),
+    /// The shard was removed or detached.
+    Gone,
+    Missing,
+}
+
 impl Engine {
-    /// Returns whether the shards have already applied a record of the archive.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotInArchive`]: the follower lacks a shard.
-    pub(crate) fn has_record(&self, archive: &Path, parts: &Parts) -> Result<bool> {
+    /// Returns whether the shards have already applied a record of the archive; `None` if a shard of the record is
+    /// [missing](Self::missing).
+    pub(crate) fn has_record(&self, parts: &Parts) -> Option<bool> {
         for (shard, number) in &parts.shards {
-            if self.follower(archive, *shard)?.is_some_and(|engine| engine.last_commit() < *number)
-            {
-                return Ok(false);
+            match self.follower(*shard) {
+                InFollower::Here(engine) if engine.last_commit() < *number => return Some(false),
+                InFollower::Here(_) | InFollower::Gone => {}
+                InFollower::Missing => return None,
             }
         }
-        Ok(true)
+        Some(true)
+    }
+
+    /// Returns the first shard of a record that the follower lacks, and the number of its commit: the shard was added to the
+    /// original.
+    pub(crate) fn missing(&self, parts: &Parts) -> Option<(ShardNumber, u64)> {
+        let is_missing = |shard| matches!(self.follower(shard), InFollower::Missing);
+        parts.shards.iter().copied().find(|(shard, _)| is_missing(*shard))
     }
 
     /// Returns the data files of a follower, with the numbers of their shards. Some of these shards may have been
     /// removed from the original.
-    pub(crate) fn followers(
-        &self,
-    ) -> impl Iterator<Item = (ShardNumber, &crate::engine::lmdb::Engine)> {
+    pub(crate) fn followers(&self) -> impl Iterator<Item = (ShardNumber, &lmdb::Engine)> {
         self.shards().filter_map(|(number, shard)| Some((number, shard.open.get()?.lmdb()?)))
     }
 
-    /// Returns the number of the last commit in each shard that the next opening of the follower opens. The shard map
-    /// manager lists a removed shard, which is not opened again.
+    /// Returns the number of the last commit in each shard that the next opening of the follower opens: those that the shard map
+    /// manager lists, without removed ones.
     pub(crate) fn follower_commits(&self) -> Result<BTreeMap<ShardNumber, u64>> {
-        let removed = self.recorded_as_removed()?;
-        let own = self.followers().filter(|(number, _)| !removed.contains(number));
+        let records = self.manager().map_or(Ok(None), Manager::read)?;
+        let is_opened = |number: ShardNumber| {
+            let shards = records.as_ref().map(|records| &records.shards);
+            shards.is_none_or(|all| all.get(number as usize).is_some_and(|it| !it.is_removed()))
+        };
+        let own = self.followers().filter(|(number, _)| is_opened(*number));
         Ok(own.map(|(number, engine)| (number, engine.last_commit())).collect())
     }
 
@@ -56,49 +77,53 @@ impl Engine {
         Ok(records.iter().flat_map(ManagerRecords::removed).collect())
     }
 
-    /// Whether the original has an added shard that the follower lacks.
+    /// Whether the original has a shard that this follower can't add.
     pub(crate) fn lacks_shard(&self) -> bool {
         self.lacks_shard.load(Acquire)
     }
 
-    /// Returns the engine of a shard of a follower; `None` if the shard was removed before the copy.
-    fn follower(
-        &self,
-        archive: &Path,
-        shard: ShardNumber,
-    ) -> Result<Option<&crate::engine::lmdb::Engine>> {
-        let own = self.shards.get(shard as usize);
-        match own.and_then(super::Shard::last_engine) {
-            Some(engine) => Ok(engine.lmdb()),
-            None if own.is_some_and(super::Shard::is_gone) => Ok(None),
-            None => Err(self.reopened(archive, shard)),
+    /// Notes that this follower can't add a shard of the original. The next opening of the follower copies the archive.
+    pub(crate) fn set_lacks_shard(&self) {
+        self.lacks_shard.store(true, Release);
+    }
+
+    fn follower(&self, shard: ShardNumber) -> InFollower<'_> {
+        let Some(own) = self.shards.get(shard as usize) else { return InFollower::Missing };
+        match own.last_engine().and_then(engine::Engine::lmdb) {
+            Some(engine) => InFollower::Here(engine),
+            None if own.is_gone() => InFollower::Gone,
+            None => InFollower::Missing,
         }
     }
 
-    fn reopened(&self, archive: &Path, shard: ShardNumber) -> Error {
-        self.lacks_shard.store(true, Release);
-        Error::NotInArchive {
-            path: archive.to_owned(),
-            reason: format!(
-                "shard number {shard} was added to the original; drop the follower and open it again, which copies the shard"
-            ),
-        }
+    /// Adds a shard that was added to the original, after `add_tables` has added its name to the tables in use. The shard belongs to
+    /// the store when other shards count it. The caller has the lock of opening tables.
+    pub(crate) fn add_followed(&self, shard: Shard, add_tables: impl FnOnce(&Arc<str>)) {
+        add_tables(shard.name());
+        shard.set_place(self.id, self.next_number());
+        self.shards.push(shard);
     }
 
     /// Applies a record of the archive in the shards that lack it. A snapshot has the record in all of its shards or in
     /// none. Returns whether the shard maps may have changed.
-    pub(crate) fn follow(&self, archive: &Path, followed: &Followed<'_>) -> Result<bool> {
+    pub(crate) fn follow(
+        &self,
+        archive: &Path,
+        followed: &Followed<'_>,
+        parts: &Parts,
+    ) -> Result<bool> {
         self.refuse_forked()?;
-        let parts = followed.parts(archive)?;
         if let Some(manager) = &parts.manager {
             self.follow_manager(manager)?;
         }
         let mut lacking = Vec::new();
         for (shard, number) in &parts.shards {
-            if let Some(engine) = self.follower(archive, *shard)?
-                && engine.last_commit() < *number
-            {
-                lacking.push((*shard, *number, engine));
+            match self.follower(*shard) {
+                InFollower::Here(engine) if engine.last_commit() < *number => {
+                    lacking.push((*shard, *number, engine));
+                }
+                InFollower::Here(_) | InFollower::Gone => {}
+                InFollower::Missing => return Err(Error::internal("a follower without a shard")),
             }
         }
         if lacking.is_empty() {
@@ -146,6 +171,10 @@ impl Engine {
             if placed_table(name).is_some() && !placed.contains(name) {
                 continue;
             }
+            // The original has not written the map of a table that was only opened here.
+            if identities.iter().all(|own| own.maps.iter().all(|it| it.map != *name)) {
+                continue;
+            }
             let mut boundaries = Boundaries::all_in(None);
             // The original was creating this shard, which keeps the ranges in the record of the manager.
             for number in &incomplete {
@@ -164,8 +193,14 @@ impl Engine {
             }
             changed.push((name.clone(), boundaries));
         }
-        let present = now.shards().iter().filter(|shard| !removed.contains(shard));
-        let present: Arc<[_]> = present.copied().collect();
+        // An added shard belongs to the store when it has the rows of all reference tables. Then the others count it.
+        let is_added = |(number, shard): &(ShardNumber, &Shard)| {
+            let counts_it = |own: &Identity| own.number != *number && own.shards > *number;
+            shard.last_engine().is_some() && !shard.is_gone() && identities.iter().any(counts_it)
+        };
+        let added = self.shards().filter(is_added).map(|(number, _)| number);
+        let present: BTreeSet<_> = now.shards().iter().copied().chain(added).collect();
+        let present: Arc<[_]> = present.difference(&removed).copied().collect();
         if let Some(next) = now.followed(changed, moves, (present, hidden)) {
             self.maps.install(Arc::new(next));
         }
@@ -179,7 +214,12 @@ impl Engine {
     fn follow_manager(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
         let Some(mut records) = ManagerRecords::decode(entries)? else { return Ok(()) };
         for (number, record) in (0_usize..).zip(&mut records.shards) {
-            record.place = format!("shard.{number}");
+            // The shard in the first data file of a store that has grown keeps its place.
+            if number > FIRST as usize || !self.has_grown() {
+                record.place = format!("shard.{number}");
+            } else {
+                HERE.clone_into(&mut record.place);
+            }
             let is_here = self.shards.get(number).is_some_and(|it| it.last_engine().is_some());
             if !is_here && record.state == ShardState::Open {
                 // The rows of this shard follow in later records.
@@ -205,14 +245,18 @@ impl Engine {
             Some((number, open.lmdb()?))
         });
         let shards: Vec<_> = shards.collect();
-        crate::engine::lmdb::SharedJournal::begin_for_follower(
-            &self.directory(),
-            records.own.id,
-            &shards,
-        )?;
+        lmdb::SharedJournal::begin_for_follower(&self.directory(), records.own.id, &shards)?;
         self.complete_shards(&records)?;
+        self.forget_added(manager, records)?;
         self.read_only.store(false, Release);
         Ok(())
+    }
+
+    /// Removes the records of shards that the original was adding when its archive ended, and that are not here.
+    fn forget_added(&self, manager: &Manager, mut records: ManagerRecords) -> Result<()> {
+        let (count, listed) = (self.next_number(), records.shards.len());
+        records.remove_unused(|number, _| number >= count);
+        if records.shards.len() == listed { Ok(()) } else { manager.write(&records) }
     }
 
     /// Writes the own records of shards that the original was creating when its archive ended.

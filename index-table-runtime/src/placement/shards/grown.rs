@@ -13,6 +13,9 @@ use crate::model::{
 /// The number of the shard in the first data file.
 pub(crate) const FIRST: ShardNumber = 0;
 
+/// The place of the first data file.
+pub(crate) const HERE: &str = ".";
+
 impl Engine {
     /// Whether the store had one data file, which is its first shard now: its shard map manager has a directory of its own.
     pub(crate) fn has_grown(&self) -> bool {

@@ -518,6 +518,25 @@ impl ManagerRecords {
         removed.map(|(number, _)| number).collect()
     }
 
+    /// Whether a shard map assigns keys to a shard, or a table is placed in it.
+    pub(crate) fn has_keys(&self, number: ShardNumber) -> bool {
+        self.maps.values().any(|map| !map.boundaries.of_shard(number).is_empty())
+            || self.places.values().any(|shard| *shard == number)
+    }
+
+    /// Removes the last shards that are new, have no keys, and that `is_unused` accepts: their addition was incomplete.
+    pub(crate) fn remove_unused(&mut self, is_unused: impl Fn(ShardNumber, &ShardRecord) -> bool) {
+        while let Some(last) = self.shards.last()
+            && last.state == ShardState::New
+        {
+            let number = ShardNumber::try_from(self.shards.len() - 1).unwrap_or(ShardNumber::MAX);
+            if self.has_keys(number) || !is_unused(number, last) {
+                return;
+            }
+            self.shards.pop();
+        }
+    }
+
     /// Returns the identity of a shard.
     pub(crate) fn identity(
         &self,

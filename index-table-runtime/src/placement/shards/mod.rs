@@ -49,7 +49,7 @@ mod write;
 mod writing;
 
 pub use count::count_in_parallel_from;
-pub(crate) use grown::FIRST;
+pub(crate) use grown::{FIRST, HERE};
 use hidden::Hidden;
 pub(crate) use hidden::{Coming, first_holder};
 pub(crate) use load::Load;
@@ -240,7 +240,7 @@ pub(crate) struct Engine {
     manager: Option<Manager>,
     /// A promotion makes a follower writable.
     read_only: AtomicBool,
-    /// The original of a follower has a shard that is not here.
+    /// The original of a follower has a shard that this follower can't add.
     lacks_shard: AtomicBool,
     /// The number of shards over which tables without a shard map are distributed by a hash of their shard keys.
     any_map: usize,

@@ -1,5 +1,6 @@
 //! Followers: read-only copies of a store that apply the commits in its archive.
 
+mod added;
 mod original;
 
 use std::{
@@ -13,7 +14,7 @@ use std::{
 use super::{Store, sharded};
 use crate::{
     background::{Job, Lane, Work},
-    engine::lmdb::{self, Archive, Following},
+    engine::lmdb::{self, Archive, Following, ManagerEntries},
     locks::{Mutex, rank},
     model::error::{Error, Result},
 };
@@ -23,6 +24,9 @@ use original::Original;
 const NAME: &str = "index-table-clock";
 
 const PANICKED: &str = "applying a commit has ended with a panic; open the follower again";
+
+const ADDED: &str =
+    "a shard was added to the original, and this store was opened before; open it again";
 
 /// The time between two reads of the archive.
 const TICK: Duration = Duration::from_millis(200);
@@ -108,10 +112,15 @@ impl Shared {
     fn advance(&self, store: &Store) -> Result<()> {
         let mut following = self.following.lock();
         let archive = following.directory().to_owned();
+        let begun = following.clone();
         following.advance(&mut |followed| match store.inner.engines.several() {
             None => store.inner.engines.on_disk()?.follow(&archive, followed, None),
             Some(shards) => {
-                if shards.follow(&archive, followed)?
+                let parts = followed.parts(&archive)?;
+                while let Some(missing) = shards.missing(&parts) {
+                    added::add_shard(store, shards, &begun, missing)?;
+                }
+                if shards.follow(&archive, followed, &parts)?
                     && let Some(open) = store.inner.open_followed.get()
                 {
                     open(store, shards);
@@ -126,7 +135,8 @@ impl Shared {
         store.inner.engines.refuse_forked()?;
         let following = self.following.lock().clone();
         let error = self.error.lock().clone();
-        let lag = lag_of(store, following)?;
+        // The follower adds a shard that it lacks, or has an error.
+        let lag = lag_of(store, following, None)?;
         Ok(FollowerLag { error: lag.error.or(error), ..lag })
     }
 }
@@ -150,23 +160,18 @@ impl Work for Applying {
 }
 
 /// Measures the records of the archive from a position on. A follower that can't continue has an error, and is at least one
-/// commit behind.
-fn lag_of(store: &Store, mut following: Following) -> Result<FollowerLag> {
+/// commit behind. `lacking` is the error for a shard that is not here.
+fn lag_of(store: &Store, mut following: Following, lacking: Option<&str>) -> Result<FollowerLag> {
     let archive = following.directory().to_owned();
     let mut lag = FollowerLag { commits: 0, bytes: 0, time: Duration::ZERO, error: None };
     let mut first = None;
     following.advance(&mut |followed| {
         let is_applied = match store.inner.engines.several() {
-            None => Ok(followed.commit() <= store.inner.engines.on_disk()?.last_commit()),
-            Some(shards) => shards.has_record(&archive, &followed.parts(&archive)?),
-        };
-        let is_applied = match is_applied {
-            // The follower lacks a shard.
-            Err(error @ Error::NotInArchive { .. }) => {
-                lag.error = Some(error.to_string());
+            None => followed.commit() <= store.inner.engines.on_disk()?.last_commit(),
+            Some(shards) => shards.has_record(&followed.parts(&archive)?).unwrap_or_else(|| {
+                lag.error = lacking.map(ToOwned::to_owned);
                 false
-            }
-            is_applied => is_applied?,
+            }),
         };
         if !is_applied {
             lag.commits += 1;
@@ -216,32 +221,34 @@ impl Follower {
         let own = Original::new(path, &directory);
         let mut opening = None;
         let mut is_copied = false;
+        let copy = |is_copied: &mut bool| -> Result<()> {
+            if !own.grow()? {
+                own.replace()?;
+                *is_copied = true;
+            }
+            Ok(())
+        };
         if !own.is_ready(&archive)? {
             opening = Some(own.lock()?);
             // Another opening may have made the copy before the lock was free.
             if !own.is_ready(&archive)? && !own.finish_replacing(&archive)? {
-                own.replace()?;
-                is_copied = true;
+                copy(&mut is_copied)?;
             }
         }
         let (store, following) = match own.open(path) {
-            // The copy has no file of a shard that the original was creating, or segments were removed since.
+            // The original has grown meanwhile. Or the copy has no file of a shard that the original was creating, or segments
+            // were removed since.
             Err(Error::NotInArchive { .. }) if !is_copied => {
                 if opening.is_none() {
                     opening = Some(own.lock()?);
                 }
-                own.replace()?;
+                copy(&mut is_copied)?;
                 own.open(path)?
             }
             opened => opened?,
         };
         drop(opening);
-        for (_, engine) in engines(&store)? {
-            engine.begin_to_follow()?;
-        }
-        let shared = Arc::new(Shared { following: Mutex::new(following), error: Mutex::default() });
-        *store.inner.follower.lock() = Arc::downgrade(&shared);
-        let mut follower = Self { store, shared, job: None };
+        let mut follower = Self::begin(store, following)?;
         match follower.shared.advance(&follower.store) {
             // The archive has no base after the gap yet.
             Err(error @ Error::NotInArchive { .. }) => {
@@ -253,6 +260,28 @@ impl Follower {
         let job = Job::start(Arc::new(Applying { shared, store }), Lane::Followers, Some(TICK));
         follower.job = Some(job.map_err(|source| Error::Thread { name: NAME, source })?);
         Ok(follower)
+    }
+
+    /// Returns a follower that applies nothing by itself yet.
+    fn begin(store: Store, following: Following) -> Result<Self> {
+        for (_, engine) in engines(&store)? {
+            engine.begin_to_follow()?;
+        }
+        let shared = Arc::new(Shared { following: Mutex::new(following), error: Mutex::default() });
+        *store.inner.follower.lock() = Arc::downgrade(&shared);
+        Ok(Self { store, shared, job: None })
+    }
+
+    /// Applies the commits before the growth of the original, and closes the follower, which has one data file. Returns the records of
+    /// the shard map manager with which the original has grown; `None` if the follower does not get all of these commits.
+    fn advance_to_growth(self) -> Result<Option<ManagerEntries>> {
+        match self.shared.advance(&self.store) {
+            Ok(()) | Err(Error::NotInArchive { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let growth = self.shared.following.lock().growth()?;
+        self.complete()?;
+        Ok(growth)
     }
 
     /// Returns the read-only store. It remains readable after the follower is dropped, but then no longer changes.
@@ -347,7 +376,7 @@ impl Follower {
     fn complete(&self) -> Result<()> {
         let engine = &self.store.inner.engines;
         let following = self.shared.following.lock();
-        // With a new shard, the archive is copied again.
+        // With a shard that can't be added, the archive is copied again.
         let has_all = engine.several().is_none_or(|shards| !shards.lacks_shard());
         following.record(&engine.directory(), &commits(&self.store)?, has_all)?;
         for (_, engine) in engines(&self.store)? {
@@ -383,7 +412,7 @@ impl Store {
             let Some(archive) = archive else { return Ok(None) };
             Archive::open(&archive)
                 .and_then(|archive| begin(&archive, self, &commits(self)?))
-                .and_then(|following| lag_of(self, following))
+                .and_then(|following| lag_of(self, following, Some(ADDED)))
         };
         Ok(Some(lag.unwrap_or_else(|error| FollowerLag {
             commits: 0,

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{begin, commits};
+use super::{Follower, begin, commits};
 use crate::{
     engine::{
         Durability, FILE_MODE, Options,
@@ -118,6 +118,37 @@ impl<'o> Original<'o> {
         Ok((store, following))
     }
 
+    /// Makes an earlier copy with one data file one with shards, if the original has grown since. Returns false if the archive has to
+    /// be copied.
+    ///
+    /// | step | after a crash, the next opening |
+    /// |---|---|
+    /// | the commits before the growth are applied | copies the archive |
+    /// | the follower is closed | repeats the growth |
+    /// | the shard map manager is written, and renamed | repeats the growth; after the rename, continues |
+    ///
+    /// The position of the copy stays the same.
+    pub(super) fn grow(&self) -> Result<bool> {
+        let archive = Archive::open(self.archive)?;
+        let mark = lmdb::mark_of_follower(self.path, &archive)?.filter(|mark| mark.continues);
+        let Some(mark) = mark else { return Ok(false) };
+        if left(self.path)? != Some(Left::Complete) || !self.has_grown(self.path)? {
+            return Ok(false);
+        }
+        let store = open_one(self.path)?;
+        let commits = commits(&store)?;
+        refuse_written(self.path, mark, &commits)?;
+        let following = match begin(&archive, &store, &commits) {
+            Err(Error::NotInArchive { .. }) => return Ok(false),
+            following => following?,
+        };
+        let Some(manager) = Follower::begin(store, following)?.advance_to_growth()? else {
+            return Ok(false);
+        };
+        sharded::grow_copy(self.path, &manager)?;
+        Ok(true)
+    }
+
     /// Copies the archive to another name, and gives the copy the name of the follower when it can be opened. Until then,
     /// an earlier copy stays readable.
     pub(super) fn replace(&self) -> Result<()> {
@@ -153,24 +184,30 @@ impl<'o> Original<'o> {
     }
 }
 
+fn options() -> Options {
+    Options { follower: true, ..Store::options() }.create(false)
+}
+
+/// Opens a copy with one data file.
+fn open_one(path: &Path) -> Result<Store> {
+    options().durability(Durability::None).open(path)
+}
+
 /// Opens the copy. Only the records of the archive change it.
 fn open_store(path: &Path, archive: &Path) -> Result<Store> {
-    let options = Options { follower: true, ..Store::options() }.create(false);
     // The copy can be from before the store has grown.
     if !sharded::has_manager(path) {
-        let store = options.durability(Durability::None).open(path)?;
+        let store = open_one(path)?;
         if sharded::is_growing(&store)? {
-            let reason = "the original gets a second data file, and the archive has no base of its shards yet; open the follower \
-                          again, which copies them";
+            let reason = "the original gets a second data file, and the archive does not have its shard map manager yet; open the \
+                          follower again, which adds it";
             let (path, reason) = (archive.to_owned(), reason.to_owned());
             return Err(Error::NotInArchive { path, reason });
         }
         return Ok(store);
     }
-    let store = sharded::open(&options, path)?;
-    if let Some((shard, reason)) = store.unavailable_shards().into_iter().next()
-        && !store.inner.engines.several().is_some_and(|shards| shards.lacks_shard())
-    {
+    let store = sharded::open(&options(), path)?;
+    if let Some((shard, reason)) = store.unavailable_shards().into_iter().next() {
         let shard = shard.name().to_owned();
         let manager = store.inner.engines.several().and_then(|shards| shards.manager());
         let records = manager.map_or(Ok(None), shards::Manager::read)?;
@@ -228,7 +265,7 @@ fn beside(path: &Path, suffix: &str) -> io::Result<PathBuf> {
 }
 
 /// Removes a directory, which may be missing.
-fn remove(directory: &Path) -> io::Result<()> {
+pub(super) fn remove(directory: &Path) -> io::Result<()> {
     match fs::remove_dir_all(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

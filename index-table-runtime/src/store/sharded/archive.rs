@@ -53,7 +53,8 @@ pub(in crate::store) fn restore_shards(
         |reason: String| Error::NotInArchive { path: archive.directory().to_owned(), reason };
     let records = ManagerRecords::decode(&restored.manager)?;
     let mut records = records.ok_or_else(|| lacks("it has no shard map manager".to_owned()))?;
-    remove_unused(&mut records, &restored.numbers);
+    // No record refers to these shards, and they have no data files.
+    records.remove_unused(|number, _| !restored.numbers.contains_key(&number));
     let mut numbers = BTreeMap::new();
     let mut stamps = vec![Stamp::default(); records.shards.len()];
     for number in needed(&restored.manager)? {
@@ -95,25 +96,8 @@ pub(in crate::store) fn restore_shards(
     Ok(CommitNumber::of_shards(stamps))
 }
 
-/// Removes the last shards if their addition was incomplete. No record refers to these shards, and they have no data
-/// files.
-fn remove_unused(records: &mut ManagerRecords, restored: &BTreeMap<u32, u64>) {
-    while let Some(last) = records.shards.last()
-        && last.state == ShardState::New
-    {
-        let number = u32::try_from(records.shards.len() - 1).unwrap_or(u32::MAX);
-        let has_ranges = records.maps.values().any(|it| !it.boundaries.of_shard(number).is_empty());
-        if has_ranges
-            || records.places.values().any(|it| *it == number)
-            || restored.contains_key(&number)
-        {
-            return;
-        }
-        records.shards.pop();
-    }
-}
-
-fn place_of(shard: u32) -> String {
+/// Returns the place of a shard in a restored store or a follower.
+pub(in crate::store) fn place_of(shard: u32) -> String {
     format!("shard.{shard}")
 }
 

@@ -21,19 +21,21 @@ use std::{
 };
 
 use super::{
+    super::copy::Modes,
     MAIN,
+    archive::place_of as place_in_copy,
     belonging::{has_manager, read_manager},
     open::{LOCK, OPEN, lock, manager_options, refused},
     rebuild,
 };
 use crate::{
     engine::{
-        self, DataFile, Durability, Options,
+        self, DataFile, Durability, FILE_MODE, Options,
         files::{self, DATA_FILE},
     },
     model::error::{Error, Result},
     placement::shards::{
-        self, FIRST, Identity, Manager, ManagerRecords, Seen, Shard, ShardRecord, ShardState,
+        self, FIRST, HERE, Identity, Manager, ManagerRecords, Seen, Shard, ShardRecord, ShardState,
         encoded, recorded,
     },
     store::{Engines, Inner, Shards, Store, shared},
@@ -44,9 +46,6 @@ pub(super) const GROWN: &str = "shards.manager";
 
 /// The directory in which the manager is written. A process that is killed leaves it, and the next growth removes it.
 pub(super) const PARTIAL: &str = ".shards.manager.partial";
-
-/// The place of the first data file.
-pub(super) const HERE: &str = ".";
 
 /// Returns the directory of the environment of the shard map manager: a directory of its own if the store has grown, and
 /// otherwise that of the store.
@@ -170,11 +169,45 @@ fn new_records(options: &Options) -> ManagerRecords {
     records
 }
 
+/// Makes the closed copy of a follower with one data file a copy with one shard. `manager` has the records with which the original
+/// has grown. Before the rename, and if the process ends before, the copy has one data file.
+pub(in crate::store) fn grow_copy(path: &Path, manager: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+    let missing = || Error::internal("an original that has grown without a shard map manager");
+    let mut records = ManagerRecords::decode(manager)?.ok_or_else(missing)?;
+    for (number, record) in (0..).zip(&mut records.shards) {
+        if number == FIRST {
+            HERE.clone_into(&mut record.place);
+        } else {
+            record.place = place_in_copy(number);
+            if record.state == ShardState::Open {
+                record.state = ShardState::New;
+            }
+        }
+    }
+    records.own.version += 1;
+    let partial = write_partial(&records, path, FILE_MODE)?;
+    let data = fs::File::options().write(true).open(partial.join(DATA_FILE));
+    let applied = data.and_then(|data| Modes::of(path).apply(&data, &partial));
+    applied.map_err(|source| Error::io(&partial, source))?;
+    put(&partial, path)
+}
+
 /// Writes the manager in its directory. An earlier one belongs to a growth that was not committed.
 fn write(records: &ManagerRecords, path: &Path, file_mode: u32) -> Result<()> {
-    let (partial, directory) = (path.join(PARTIAL), path.join(GROWN));
-    [&partial, &directory].into_iter().try_for_each(|earlier| rebuild::remove(earlier))?;
+    let partial = write_partial(records, path, file_mode)?;
+    put(&partial, path)
+}
+
+/// Writes the manager in a directory with another name.
+fn write_partial(records: &ManagerRecords, path: &Path, file_mode: u32) -> Result<PathBuf> {
+    let partial = path.join(PARTIAL);
+    [&partial, &path.join(GROWN)].into_iter().try_for_each(|earlier| rebuild::remove(earlier))?;
     rebuild::write(records, &partial, file_mode)?;
-    let renamed = fs::rename(&partial, &directory).and_then(|()| files::sync_directory(path));
+    Ok(partial)
+}
+
+fn put(partial: &Path, path: &Path) -> Result<()> {
+    let directory = path.join(GROWN);
+    let renamed = fs::rename(partial, &directory).and_then(|()| files::sync_directory(path));
     renamed.map_err(|source| Error::io(&directory, source))
 }

@@ -4,7 +4,14 @@ use std::{iter, path::Path, sync::Arc};
 
 #[cfg(feature = "memory")]
 use super::memory::memory_inner;
-use super::{claim, declared::declare_shard, open::refused, rebuild::nameless, shard::open_shard};
+use super::{
+    archive::place_of as place_in_copy,
+    claim,
+    declared::declare_shard,
+    open::refused,
+    rebuild::nameless,
+    shard::{open_files, open_shard},
+};
 use crate::{
     engine::{
         DeclaredShard, Durability, Options,
@@ -87,6 +94,27 @@ impl Drop for AddedShard<'_> {
             claim::remove_new(&engine.directory(), &records, &known);
         }
     }
+}
+
+/// Opens a shard in the directory of a follower, which has the first base of the shard. Returns the name of the shard, too.
+pub(crate) fn open_followed(
+    engine: &Shards,
+    number: ShardNumber,
+) -> Result<(Arc<str>, Arc<Inner>)> {
+    let missing = || Error::internal("a follower without records");
+    let manager = engine.manager().ok_or_else(Error::no_file)?;
+    let mut records = manager.read()?.ok_or_else(missing)?;
+    // A shard that the original could not add is not listed.
+    let record = records.shards.get(number as usize).cloned().unwrap_or_else(|| ShardRecord {
+        name: nameless(number),
+        place: place_in_copy(number),
+        state: ShardState::New,
+        options: Vec::new(),
+    });
+    let options = Options { follower: true, ..Options::default() };
+    let path = engine.directory();
+    let (inner, _) = open_files(&options, &mut records, (number, &record), &path, None)?;
+    Ok((Arc::from(record.name), inner))
 }
 
 /// Opens the directory of a shard that was detached, and adds it to the journal. Returns the records of the manager with the

@@ -20,7 +20,7 @@ use std::{
 use super::grow;
 use crate::{
     engine::files,
-    placement::shards::{ManagerRecords, Shard, place_of},
+    placement::shards::{HERE, ManagerRecords, Shard, place_of},
 };
 
 /// How the name of a directory ends that has a copied backup.
@@ -67,7 +67,7 @@ pub(super) fn remove(path: &Path, records: &ManagerRecords, shards: &[Shard]) {
     for (record, _) in records.shards.iter().zip(shards).filter(|(_, it)| it.opened().is_ok()) {
         let place = place_of(path, &record.place);
         // After a growth, no backup takes the place of the first data file.
-        if record.place == grow::HERE {
+        if record.place == HERE {
             continue;
         }
         let parent = files::parent(&place).canonicalize();

@@ -20,15 +20,17 @@ mod shards;
 
 use std::{fmt, sync::Arc};
 
-pub(super) use archive::restore_shards;
+pub(super) use archive::{place_of as place_in_copy, restore_shards};
 pub(super) use belonging::{
     has_manager, is_growing, is_open, leave_shards, leave_store, mark_copy, refuse_shard,
 };
 pub(super) use claim::refuse_new_shard;
 pub(super) use copy::copy_shards;
 pub(crate) use grow::Growing;
-pub(super) use grow::has_one_file;
-pub(crate) use join::{leave_records, open_added, open_attached, open_copy, open_restored};
+pub(super) use grow::{grow_copy, has_one_file};
+pub(crate) use join::{
+    leave_records, open_added, open_attached, open_copy, open_followed, open_restored,
+};
 pub(crate) use leftovers::{left_copies, name_of_copy};
 pub(super) use open::{LOCK, open};
 

@@ -157,8 +157,10 @@ fn open_all(options: &Options, path: &Path, creates: bool) -> Result<Shards> {
     let changes_shards = !is_new && records.shards != known.shards;
     let declared = changes_shards.then(|| records.clone());
     match open_shards(options, path, &manager, records) {
-        Ok((shards, records, found)) => {
-            if !read_only && !options.follower {
+        Ok((mut shards, records, found)) => {
+            if options.follower {
+                leave_out_added(&mut shards, records.clone(), path);
+            } else if !read_only {
                 leftovers::remove(path, &records, &shards);
             }
             let ManagerRecords { maps, places, tables, .. } = records;
@@ -187,6 +189,17 @@ fn open_all(options: &Options, path: &Path, creates: bool) -> Result<Shards> {
             Err(error)
         }
     }
+}
+
+/// Leaves out the last shards of a follower that its original was adding, and that are not here yet. They have no keys. The follower
+/// adds them with their first commits.
+fn leave_out_added(shards: &mut Vec<shards::Shard>, mut records: ManagerRecords, path: &Path) {
+    records.remove_unused(|number, record| {
+        let is_here = files::exists(&shards::place_of(path, &record.place).join(files::DATA_FILE));
+        let opened = shards.get(number as usize).map(shards::Shard::opened);
+        opened.is_some_and(|opened| opened.is_err()) && is_here.is_ok_and(|is_here| !is_here)
+    });
+    shards.truncate(records.shards.len());
 }
 
 fn plain(path: &Path) -> Error {

@@ -9,7 +9,7 @@ use std::{
 use super::{
     Store,
     copy::close,
-    grow::{GROWN, HERE},
+    grow::GROWN,
     leftovers,
     open::{OPEN, lock, manager_options, refused},
 };
@@ -26,7 +26,7 @@ use crate::{
         shard::{Boundaries, Declared, MapKind, SLOTS, ShardNumber},
     },
     placement::shards::{
-        Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
+        HERE, Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
         TableRecord, place_of, recorded,
     },
     store::shared,

@@ -13,7 +13,7 @@ use super::{
     outbox::put,
     records::{Archived, Records},
     restore::{Archive, damaged, failed},
-    restore_shards::{Parts, begins_with_manager},
+    restore_shards::{ManagerEntries, Parts, begins_with_manager},
     target::{self, Fence},
 };
 use crate::{
@@ -62,6 +62,15 @@ impl Beyond {
         let time = format::nanoseconds_of(time);
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
     }
+}
+
+/// The base with the state of a shard before its first commit.
+pub(crate) enum BaseBefore {
+    Found(Base),
+    /// The archive has no base of the shard yet.
+    NotYet,
+    /// The archive has other bases of the shard.
+    None,
 }
 
 /// The position of a follower in its archive.
@@ -230,8 +239,8 @@ impl Following {
                 self.segment
             )));
         };
-        if self.has_grown_in(&path, &file)? {
-            let reason = "the original has several data files now; drop the follower and open it again, which copies them";
+        if self.growth_in(&path, &file)?.is_some() {
+            let reason = "the original has several data files now; drop the follower and open it again, which adds them";
             return Err(archive.lacks(reason.to_owned()));
         }
         let records = Records::open(&file).map_err(|source| Error::io(&path, source))?;
@@ -266,7 +275,7 @@ impl Following {
             };
             let io = |source| Error::io(&path, source);
             let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
-            let has_grown = beyond_growth || self.has_grown_in(&path, &file)?;
+            let has_grown = beyond_growth || self.growth_in(&path, &file)?.is_some();
             beyond_growth = has_grown;
             if records.head.generation == self.begun.generation && !has_grown {
                 continue;
@@ -302,7 +311,7 @@ impl Following {
             let Manifest { identity, generation, .. } = self.begun;
             if head.identity != identity
                 || head.generation != generation
-                || self.has_grown_in(&path, &file)?
+                || self.growth_in(&path, &file)?.is_some()
             {
                 return Ok(());
             }
@@ -341,16 +350,45 @@ impl Following {
         }
     }
 
-    /// Whether the original has grown where this segment begins, and the follower has one data file.
-    fn has_grown_in(&self, path: &Path, file: &File) -> Result<bool> {
+    /// Returns the records of the shard map manager with which the original has grown, if the follower has one data file, and has all
+    /// records before. The archive continues the generation of the follower with them.
+    pub(crate) fn growth(&self) -> Result<Option<ManagerEntries>> {
+        let Some((path, file, _)) = self.open()? else { return Ok(None) };
+        let records = Records::open(&file).map_err(|source| Error::io(&path, source))?;
+        let is_own = |head: &Head| {
+            (head.identity, head.generation) == (self.begun.identity, self.begun.generation)
+        };
+        if records.is_none_or(|records| !is_own(&records.head)) {
+            return Ok(None);
+        }
+        self.growth_in(&path, &file)
+    }
+
+    /// Returns the records of the manager with which this segment begins, because the original has grown there, and the follower has
+    /// one data file.
+    fn growth_in(&self, path: &Path, file: &File) -> Result<Option<ManagerEntries>> {
         if self.has_shards || self.offset != START {
-            return Ok(false);
+            return Ok(None);
         }
         let records = Records::open(file).map_err(|source| Error::io(path, source))?;
-        let Some(mut records) = records else { return Ok(false) };
+        let Some(mut records) = records else { return Ok(None) };
         let manager = begins_with_manager(file, &mut records);
-        let manager = manager.map_err(|failure| failed(&self.directory, failure, path))?;
-        Ok(manager.is_some())
+        manager.map_err(|failure| failed(&self.directory, failure, path))
+    }
+
+    /// Returns the base with the state of a shard before its commit with this number, which is the first one that the follower gets
+    /// of the shard.
+    pub(crate) fn base_before(&self, archive: &Archive, shard: u32, number: u64) -> BaseBefore {
+        let Manifest { identity, generation, .. } = self.begun;
+        let is_own = |base: &&Base| {
+            (base.identity, base.generation, base.shard()) == (identity, generation, shard)
+        };
+        let mut bases = archive.bases.iter().filter(is_own).copied().peekable();
+        if bases.peek().is_none() {
+            return BaseBefore::NotYet;
+        }
+        let found = bases.find(|base| base.commit.checked_add(1) == Some(number));
+        found.map_or(BaseBefore::None, BaseBefore::Found)
     }
 
     /// Opens the current segment. Returns `None` if it does not exist yet.
