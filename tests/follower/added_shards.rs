@@ -1,13 +1,13 @@
 //! Followers of a store to which shards are added: they take these shards without another copy of the others.
 
-use std::fs;
+use std::{fs, path::Path};
 
-use index_table::{Error, Follower, IndexTable, Result, Store};
+use index_table::{Error, Follower, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Dirs, Kind, OrderRepository, Rows, TestResult,
-    changed_shards::{bases, file_of, hide_bases, original, wait_for_error},
+    changed_shards::{bases, file_of, hide_bases, original, segments, wait_for_error},
     dirs, rows_of, wait, wait_for, wait_for_archive, write,
 };
 
@@ -191,20 +191,144 @@ fn a_follower_is_copied_again_if_the_shard_has_only_a_later_base() -> TestResult
 }
 
 #[test]
-fn a_store_in_the_directory_of_a_follower_is_opened_again_for_an_added_shard() -> Result<()> {
-    let (dirs, mut rows) = (dirs(Kind::Several).expect("a directory"), Rows::new());
-    let (store, orders) = original(&dirs, &mut rows).expect("a store");
+fn what_a_killed_process_has_left_of_an_added_shard_is_replaced() -> TestResult {
+    let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
+    let (store, orders) = original(&dirs, &mut rows)?;
     wait_for_archive(&store);
     let (follower, copies) = dirs.follow()?;
-    // A directory that a killed process has left.
-    fs::create_dir_all(dirs.standby.join(".shard.3.partial/left")).expect("a directory");
-    fs::create_dir_all(dirs.standby.join("shard.3/left")).expect("a directory");
+    fs::create_dir_all(dirs.standby.join(".shard.3.partial/left"))?;
+    fs::create_dir_all(dirs.standby.join("shard.3/left"))?;
     store.add_shard("d", "d")?;
     store.move_range("orders", ..5u32, "d").run()?;
     write(&store, &orders, &mut rows, 20..30)?;
     wait_for(&follower, &store)?;
-    has_all(&follower, &copies, &rows).expect("all rows");
+    has_all(&follower, &copies, &rows)?;
     assert!(!dirs.standby.join(".shard.3.partial").exists());
     assert!(!dirs.standby.join("shard.3/left").exists());
+    Ok(())
+}
+
+#[test]
+fn a_follower_that_could_not_write_an_added_shard_tries_again() -> TestResult {
+    let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
+    let (store, orders) = original(&dirs, &mut rows)?;
+    wait_for_archive(&store);
+    let (follower, copies) = dirs.follow()?;
+    let own = files(&dirs)?;
+    // A file is in the way.
+    let obstacle = dirs.standby.join("shard.3");
+    fs::write(&obstacle, "")?;
+    store.add_shard("d", "d")?;
+    store.move_range("orders", ..5u32, "d").run()?;
+    write(&store, &orders, &mut rows, 20..30)?;
+    wait_for_error(&follower, "shard.3");
+    drop((follower, copies));
+    let outcome = dirs.follow();
+    assert!(matches!(outcome, Err(Error::Io { .. })), "{outcome:?}");
+    fs::remove_file(&obstacle)?;
+    let (follower, copies) = dirs.follow()?;
+    wait_for(&follower, &store)?;
+    has_all(&follower, &copies, &rows)?;
+    assert_eq!(files(&dirs)?, own);
+    Ok(())
+}
+
+/// Copies a directory, without the lock files of LMDB.
+fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        let to = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy_directory(&path, &to)?;
+        } else if !path.ends_with("lock.mdb") {
+            fs::copy(&path, to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Each state of the archive from before the addition of a shard to after a move to it, in which an original can be lost.
+#[test]
+fn a_follower_takes_a_shard_of_which_the_archive_has_a_part() -> TestResult {
+    let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
+    let (store, orders) = original(&dirs, &mut rows)?;
+    wait_for_archive(&store);
+    drop(Follower::open(&dirs.standby, &dirs.archive)?);
+    drop((store, orders));
+    let (manifest, first) = (fs::read(dirs.archive.join("manifest"))?, bases(&dirs.archive)?);
+    let before = segments(&dirs.archive)?;
+    let (store, orders) = dirs.open()?;
+    wait_for_archive(&store);
+    store.add_shard("d", "d")?;
+    store.move_range("orders", ..3u32, "d").run()?;
+    write(&store, &orders, &mut rows, 20..22)?;
+    drop((store, orders));
+    let later = segments(&dirs.archive)?.split_off(before.len());
+    let (mut promoted, mut waited) = (0, 0);
+    for (at, segment) in later.iter().enumerate() {
+        let length = fs::read(segment)?.len();
+        for (cut, step) in (0..length).step_by((length / 10).max(1)).zip(0_usize..) {
+            let name = format!("{at} {cut}");
+            let archive = dirs.path(&format!("archive {name}"));
+            copy_directory(&dirs.archive, &archive)?;
+            fs::write(archive.join("manifest"), &manifest)?;
+            for removed in later.iter().skip(at) {
+                fs::remove_file(archive.join(removed.file_name().expect("a name")))?;
+            }
+            let mut part = segment.file_name().expect("a name").to_owned();
+            part.push(".part");
+            fs::write(archive.join(part), &fs::read(segment)?[..cut])?;
+            if step % 3 == 0 {
+                hide_bases(&archive, &first)?;
+            }
+            let standby = dirs.path(&format!("standby {name}"));
+            copy_directory(&dirs.standby, &standby)?;
+            let file = file_of(&standby.join("shard.0/data.mdb"))?;
+            drop(Follower::open(&standby, &archive)?);
+            let follower = Follower::open(&standby, &archive)?;
+            assert_eq!(file_of(&standby.join("shard.0/data.mdb"))?, file, "{name}");
+            let copies = OrderRepository::open(follower.store())?;
+            let found = rows_of(follower.store(), &copies)?;
+            if follower.lag()?.error.is_some() {
+                assert!(step % 3 == 0, "{name}: {:?}", follower.lag());
+                waited += 1;
+            } else if step % 2 == 0 {
+                promoted += 1;
+                let (store, mut found) = (follower.promote()?, found);
+                write(&store, &copies, &mut found, 40..42)?;
+                assert!(rows_of(&store, &copies)? == found, "{name}");
+                drop((store, copies));
+                let store = Store::open(&standby)?;
+                assert!(store.unavailable_shards().is_empty(), "{name}");
+                if store.shard("d").is_err() {
+                    store.add_shard("d", "d")?;
+                }
+                let orders = OrderRepository::open(&store)?;
+                for interrupted in store.moves()? {
+                    store.resume_move(interrupted.id).run()?;
+                }
+                store.move_range("orders", 20u32.., "d").run()?;
+                write(&store, &orders, &mut found, 42..44)?;
+                assert!(rows_of(&store, &orders)? == found, "{name}");
+                assert!(store.verify()?.is_clean(), "{name}");
+                continue;
+            }
+            for entry in fs::read_dir(&dirs.archive)? {
+                let path = entry?.path();
+                let to = archive.join(path.file_name().expect("a name"));
+                if path.is_dir() {
+                    copy_directory(&path, &to)?
+                } else {
+                    fs::copy(&path, to).map(drop)?
+                }
+            }
+            wait(|| follower.lag().is_ok_and(|lag| lag.commits == 0 && lag.error.is_none()));
+            has_all(&follower, &copies, &rows)?;
+            assert_eq!(file_of(&standby.join("shard.0/data.mdb"))?, file, "{name}");
+            fs::remove_dir_all(&archive)?;
+        }
+    }
+    assert!(promoted > 5 && waited > 0, "{promoted} promoted, {waited} waited");
     Ok(())
 }

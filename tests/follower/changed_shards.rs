@@ -290,7 +290,7 @@ fn a_follower_without_its_next_segment_says_so() -> TestResult {
 }
 
 /// Returns the complete segments of an archive, in order.
-fn segments(archive: &Path) -> std::io::Result<Vec<PathBuf>> {
+pub(crate) fn segments(archive: &Path) -> std::io::Result<Vec<PathBuf>> {
     let paths = fs::read_dir(archive)?.map(|entry| Ok(entry?.path()));
     let mut paths = paths.collect::<std::io::Result<Vec<_>>>()?;
     let is_segment = |path: &PathBuf| {

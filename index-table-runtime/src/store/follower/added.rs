@@ -59,8 +59,9 @@ pub(super) fn add_shard(
     let copied = copy(&archive, &base, (&partial, &place));
     let opened = copied.and_then(|()| open(shards, shard));
     let (name, inner) = opened.inspect_err(|_| {
-        // The position of a closed follower is that of its own shards.
-        if [&partial, &place].into_iter().any(|copy| super::original::remove(copy).is_err()) {
+        // The position of a closed follower is that of its own shards, so the next opening must not find this one.
+        let is_left = files::exists(&place.join(DATA_FILE)).unwrap_or(true);
+        if super::original::remove(&place).is_err() && is_left {
             shards.set_lacks_shard();
         }
     })?;

@@ -39,9 +39,13 @@ const TICK: Duration = Duration::from_millis(200);
 /// Watchers get no events.
 ///
 /// All shards of a store are in directories `shard.{number}` of the copy. A snapshot of the follower has each commit in all of
-/// its shards or in none. Moves and removals of shards take effect in the follower too. If a shard is added to the
-/// original, the follower stops, with an error in its [`lag`](Follower::lag). When the follower is opened again, it copies
-/// the archive.
+/// its shards or in none. Moves and removals of shards take effect in the follower too. A shard that is
+/// [added](Store::add_shard) to the original is added to the follower with its first commit, when the archive has the first base of
+/// the shard.
+///
+/// If the original has one data file and grows, the follower stops, with an error in its [`lag`](Follower::lag), and its transactions
+/// fail with [`Error::ReopenNeeded`]. When it is opened again, it adds the shard map manager and the shards. It keeps its data file, as
+/// the shard `main`.
 ///
 /// Commits of a follower are not synced, because the archive has them. When the follower is dropped, the copy is
 /// completed, and [`open`](Follower::open) continues from there. After a crash, `open` copies the archive again, and
@@ -96,8 +100,9 @@ pub struct FollowerLag {
     pub bytes: u64,
     /// The age of the oldest of them, by the clocks of both machines; zero if there are none.
     pub time: Duration,
-    /// The reason why the follower can't continue. It tries again several times a second. After a gap in the archive, or
-    /// after a shard was added to the original, it has to be opened again.
+    /// The reason why the follower can't continue. It tries again several times a second. After a gap in the archive, after
+    /// the original with one data file has grown, or if the archive was not written when a shard was added, the follower has to be
+    /// opened again. The error says so.
     pub error: Option<String>,
 }
 
@@ -202,6 +207,8 @@ impl Follower {
     /// archive has. Then a background thread applies further commits. Only one process at a time can open a follower. Other
     /// processes can open its directory [read-only](crate::Options::read_only) at the same time.
     ///
+    /// A closed copy is kept, also after the original has grown and after shards were added to it.
+    ///
     /// If the copy was not closed, or if the archive continues after a gap, the archive is copied again, to a directory
     /// `.….next` beside `path`. The earlier copy is removed when the next copy is complete and can be opened, so the disk
     /// needs room for both. After an error, the earlier copy is unchanged. Meanwhile, the empty file `.….opening` beside `path` is
@@ -211,7 +218,8 @@ impl Follower {
     ///
     /// [`Error::Io`] with the kind `AlreadyExists` if `path` exists and is not the directory of a follower, or if the copy
     /// has been written as a store; [`Error::AlreadyOpen`], also while another thread or process makes the copy; [`Error::NotInArchive`] while the archive has no base, or no
-    /// base of a shard that the original creates: open the follower again a moment later; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
+    /// base of a shard that the original creates, or lacks the shard map manager of an original that is growing: open the follower
+    /// again a moment later; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
     /// and [`Store::open`].
     pub fn open(path: impl AsRef<Path>, archive: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();

@@ -30,8 +30,9 @@ impl Store {
     /// A store with one data file becomes a store with shards: the data file is its first shard, `main`, with all keys of all
     /// tables. Handles, repositories and running transactions stay valid. Transactions that began before keep their snapshot.
     /// Processes that have the store open for reading get [`Error::ReopenNeeded`] at their next transaction. An archive continues,
-    /// and a restore to a time before gives one data file. A follower fails with `ReopenNeeded`; when it is
-    /// opened again, it copies the archive. `main` can be emptied, but not removed, detached or restored alone.
+    /// and a restore to a time before gives one data file. A follower fails with `ReopenNeeded`, and goes on
+    /// when it is opened again, without another copy of `main`. A follower of a store with shards takes the new shard by itself. `main`
+    /// can be emptied, but not removed, detached or restored alone.
     ///
     /// No shard map assigns keys to the new shard yet: move keys to it with [`move_range`](Store::move_range),
     /// [`move_slots`](Store::move_slots) or [`move_keys`](Store::move_keys). It gets a copy of each
