@@ -48,7 +48,7 @@ fn a_running_follower_takes_added_shards() -> TestResult {
     store.transaction(|txn| (0..5).try_for_each(|it| topics.insert(txn, &topic(it))))?;
     wait_for_archive(&store);
     let (follower, copies) = dirs.follow()?;
-    let copied = TopicRepository::open(follower.store())?;
+    let reference = TopicRepository::open(follower.store())?;
     let own = files(&dirs)?;
     damage(&dirs, &bases(&dirs.archive)?)?;
     for (number, name) in (3_u8..).zip(["d", "e", "f"]) {
@@ -63,7 +63,7 @@ fn a_running_follower_takes_added_shards() -> TestResult {
         assert_eq!(follower.store().shard_ids().len(), usize::from(number) + 1);
         let shard = follower.store().shard(name)?;
         let txn = follower.store().read_on(&shard)?;
-        assert_eq!(copied.all(&txn).count()?, u64::from(number) + 3);
+        assert_eq!(reference.all(&txn).count()?, u64::from(number) + 3);
         let found = copies.find_by_tenant(&txn, first).count()?;
         assert_eq!(found, rows.keys().filter(|(tenant, _)| *tenant == first).count() as u64);
     }
@@ -73,7 +73,7 @@ fn a_running_follower_takes_added_shards() -> TestResult {
     wait_for(&follower, &store)?;
     has_all(&follower, &copies, &rows)?;
     assert_eq!(follower.store().shard_ids().len(), 5);
-    drop((follower, copies, copied));
+    drop((follower, copies, reference));
     let (follower, copies) = dirs.follow()?;
     wait_for(&follower, &store)?;
     has_all(&follower, &copies, &rows)?;
@@ -318,9 +318,9 @@ fn a_follower_takes_a_shard_of_which_the_archive_has_a_part() -> TestResult {
                 let path = entry?.path();
                 let to = archive.join(path.file_name().expect("a name"));
                 if path.is_dir() {
-                    copy_directory(&path, &to)?
+                    copy_directory(&path, &to)?;
                 } else {
-                    fs::copy(&path, to).map(drop)?
+                    fs::copy(&path, to)?;
                 }
             }
             wait(|| follower.lag().is_ok_and(|lag| lag.commits == 0 && lag.error.is_none()));

@@ -104,7 +104,7 @@ fn promoted(dirs: &Dirs, follower: Follower, tables: All, written: u64) -> Resul
         let gone = gone.collect::<Result<Vec<_>>>()?;
         drop(txn);
         for key in gone {
-            store.transaction(|txn| tables.customers.delete_key(txn, &key))?;
+            store.transaction(|txn| tables.customers.delete_key(txn, key))?;
         }
         tables.check(store)
     };

@@ -317,7 +317,7 @@ impl Follower {
     /// promotion within a second. Then it archives no further commits, and its writes fail with [`Error::ReopenNeeded`],
     /// even after it was opened again with this archive.
     ///
-    /// Each commit of the promoted store is synced, as with [`Durability::Full`]. It has no archive. To archive it, drop all
+    /// Each commit of the promoted store is synced, as with [`Durability::Full`](crate::Durability::Full). It has no archive. To archive it, drop all
     /// handles, and open its directory with [`archive`](crate::Options::archive). The same archive continues with a new base.
     ///
     /// # Errors
