@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Durability, Follower, IndexTable, Result, ShardMap, Store};
+use index_table::{Durability, Follower, IndexTable, ReadTxn, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{Dirs, Kind, TestResult, dirs, wait};
@@ -62,19 +62,22 @@ impl Drop for Ending<'_> {
 
 /// Checks that a snapshot has all rows, or those outside of `b`, with all of their entries. Returns whether it has all.
 fn check(store: &Store, users: &UserRepository) -> Result<bool> {
-    let txn = store.read()?;
-    let keys: Vec<(u32, u32)> = users.all(&txn).keys().collect::<Result<_>>()?;
+    check_in(&store.read()?, users)
+}
+
+fn check_in(txn: &ReadTxn<'_>, users: &UserRepository) -> Result<bool> {
+    let keys: Vec<(u32, u32)> = users.all(txn).keys().collect::<Result<_>>()?;
     let has_b = keys.iter().any(|(part, _)| *part == 11);
     let parts = if has_b { &PARTS[..] } else { &PARTS[..2] };
     let fixed = keys.iter().filter(|(part, _)| *part != CHANGING).count();
     assert_eq!(fixed, parts.len() * IDS as usize);
-    assert_eq!(users.by_email(&txn).count()?, keys.len() as u64);
-    assert_eq!(users.by_email(&txn).rows().filter_map(Result::ok).count(), keys.len());
-    let of_town = users.find_by_town(&txn, 3).keys().collect::<Result<Vec<_>>>()?;
+    assert_eq!(users.by_email(txn).count()?, keys.len() as u64);
+    assert_eq!(users.by_email(txn).rows().filter_map(Result::ok).count(), keys.len());
+    let of_town = users.find_by_town(txn, 3).keys().collect::<Result<Vec<_>>>()?;
     assert_eq!(of_town.len(), keys.iter().filter(|(_, id)| id % 7 == 3).count());
     for part in PARTS {
         for id in [0, 7, IDS - 1] {
-            let row = users.get_by_email(&txn, &user(part, id).email)?;
+            let row = users.get_by_email(txn, &user(part, id).email)?;
             assert_eq!(row, Some(user(part, id)).filter(|_| parts.contains(&part)));
         }
     }
@@ -143,6 +146,28 @@ fn readers_and_followers_find_rows_that_move_to_an_attached_shard() -> TestResul
     store.detach_shard("d")?;
     store.attach_shard("d", "d")?;
     store.move_range("users", 10u32..20, "d").run()?;
+    wait(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
+    assert!(check(follower.store(), &UserRepository::open(follower.store())?)?);
+    drop((store, users));
+    let reader = Store::options().read_only(true).open(&dirs.store)?;
+    assert!(check(&reader, &UserRepository::open(&reader)?)?);
+    Ok(())
+}
+
+/// The shard is attached with the files that an earlier transaction still uses, so the table is still open in it.
+#[test]
+fn readers_and_followers_find_rows_that_move_to_a_shard_that_was_attached_in_use() -> TestResult {
+    let dirs = dirs(Kind::Several)?;
+    let (store, users) = original(&dirs)?;
+    let before = store.read()?;
+    assert!(check_in(&before, &users)?);
+    store.move_range("users", 10u32..20, "a").run()?;
+    store.detach_shard("b")?;
+    store.attach_shard("b", "b")?;
+    assert!(check_in(&before, &users)?);
+    drop(before);
+    store.move_range("users", 10u32..20, "b").run()?;
     wait(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     assert!(check(follower.store(), &UserRepository::open(follower.store())?)?);

@@ -183,7 +183,7 @@ impl Store {
         let maps = shards.with_attached(number, &changed);
         let tables_in_use = inner.tables_in_use();
         check_closed(self, shards, (number, &own, name), &maps, &tables_in_use)?;
-        let (mut in_shard, mut coming) = (Vec::new(), Vec::new());
+        let (mut in_shard, mut coming, mut checked) = (Vec::new(), Vec::new(), Vec::new());
         for table in &tables_in_use {
             let Some(tables) = table.tables.several() else { continue };
             if in_use.is_none() {
@@ -193,6 +193,10 @@ impl Store {
             let copies = &mut Copies::default();
             let rows = (table.rows, false);
             let opened = open_in(shards, number, &shard, (&routing, copies), rows)?;
+            // A table that is still open in an environment in use has no rows there, and a move opens it no more.
+            if opened.is_some() || tables.in_shard(number).is_some() {
+                checked.push(table.schema.name.to_owned());
+            }
             let Some(opened) = opened else { continue };
             let in_other = |other| table.in_shard(other);
             opened.complete_unchecked(shards, &routing, (number, &shard), &in_other)?;
@@ -232,8 +236,7 @@ impl Store {
             }
             let of_shard = (number, &shard);
             in_shard.iter().try_for_each(|table| table.write(txn, shards, of_shard, name))?;
-            let checked = in_shard.iter().map(|it| it.table.schema.name.to_owned());
-            shards.write_checked(txn, number, checked.collect())?;
+            shards.write_checked(txn, number, checked.clone())?;
             coming.iter().try_for_each(|table| table.restart_builds(txn))
         };
         let emptied = coming
