@@ -5,7 +5,7 @@ use index_table::{Error, OnDuplicate, Result, Store, WriteTxn};
 use crate::{
     failure::{Outcome, same, wrong},
     model::{Act, Cross, KEYS, State, email},
-    tables::{Entry, Event, Kind, Person, Progress, Tables, Ticket},
+    tables::{ENTRIES, Entry, Event, Kind, Person, Progress, Tables, Ticket},
 };
 
 /// The writes of events of a tenant have this many slots.
@@ -168,7 +168,13 @@ fn write(tables: &Tables, txn: &mut WriteTxn<'_>, cross: Cross, next: &mut Progr
         }
         Cross::Ledger => {
             next.ledger += 1;
-            tables.ledger.put(txn, &Entry { tenant, value: next.ledger })?;
+            let value = next.ledger;
+            tables.ledger.insert_with(txn, |number| Entry { number, tenant, value })?;
+            if let Some(old) = value.checked_sub(ENTRIES).filter(|it| *it > 0) {
+                let entries = tables.ledger.find_by_tenant_value(txn, tenant, old);
+                let deleted = entries.query().delete(txn)?;
+                same(|| format!("the deleted entries of tenant {tenant}"), &deleted, &1)?;
+            }
         }
         Cross::Transfer(partner, _) if partner == tenant => {}
         Cross::Transfer(partner, amount) => {

@@ -16,13 +16,16 @@ use index_table::{ExpiryWorker, IndexWorker, OnDuplicate, Result, Store};
 
 use crate::{
     act::operate,
+    book,
     check::{Check, filler_code, if_present},
     consume::{self, Consumers, Leases},
     failure::{Failure, Outcome, wrong},
     model::States,
     random::Random,
     script::Config,
-    tables::{self, BUILT, Filler, KINDS, Kind, KindRepository, Progress, Tables, built, first},
+    tables::{
+        self, BUILT, Entry, Filler, KINDS, Kind, KindRepository, Progress, Tables, built, first,
+    },
 };
 
 /// An open store.
@@ -297,6 +300,16 @@ impl App {
                 tables
                     .progress
                     .put(txn, &Progress { tenant, first_ticket: 1, ..Progress::default() })
+            })
+        })?;
+        drop(book::open(tables, store)?);
+        store.transaction(|txn| {
+            // A process that was killed may have inserted them.
+            let inserted = tables.ledger.all(txn).count()?;
+            let tenant = self.config.tenants;
+            (1 + inserted..=self.config.fillers.into()).try_for_each(|value| {
+                let entry = |number| Entry { number, tenant, value };
+                tables.ledger.insert_with(txn, entry).map(drop)
             })
         })?;
         let fillers = (0..self.config.tenants).flat_map(|tenant| {

@@ -8,7 +8,7 @@ use crate::{
     act::{EVENT_SLOTS, event},
     failure::{Failure, Outcome, same, wrong},
     model::{KEYS, State, States, email, nick},
-    tables::{Progress, Tables, Ticket, built},
+    tables::{ENTRIES, Progress, Tables, Ticket, built},
 };
 
 /// A snapshot and the model.
@@ -159,9 +159,63 @@ impl Check<'_, '_> {
             same(|| format!("the events of tenant {tenant}"), &events, &expected)?;
         }
         same(|| format!("the kind of tenant {tenant}"), &kind, &progress.kind)?;
-        if let Some(entry) = if_present(tables.ledger.get(txn, tenant))? {
-            let value = entry.map_or(0, |it| it.value);
-            same(|| format!("the ledger of tenant {tenant}"), &value, &progress.ledger)?;
+        self.entries(tenant, progress.ledger)
+    }
+
+    /// Compares the entries of a tenant in the ledger.
+    fn entries(&self, tenant: u32, last: u64) -> Outcome {
+        let (tables, txn) = (self.tables, self.txn);
+        let rows = if_present(collected(tables.ledger.find_by_tenant(txn, tenant).rows()))?;
+        let Some(rows) = rows else { return Ok(()) };
+        let kept = if tenant < self.tenants { ENTRIES } else { u64::MAX };
+        let expected: Vec<_> = (last.saturating_sub(kept) + 1..=last).collect();
+        let values: Vec<_> = rows.iter().map(|row| row.value).collect();
+        same(|| format!("the ledger of tenant {tenant}"), &values, &expected)?;
+        if !rows.is_sorted_by(|a, b| a.number < b.number) {
+            return wrong(format!("the numbers of the ledger of tenant {tenant}: {rows:?}"));
+        }
+        let totals = tables.ledger.aggregate_by_tenant(txn, tenant)?;
+        let sum = expected.iter().copied().map(i128::from).sum::<i128>();
+        let what = || format!("the totals of the ledger of tenant {tenant}");
+        same(what, &(totals.count, totals.sum_value), &(expected.len() as u64, sum))?;
+        let booking = if_present(tables.bookings.get(txn, tenant))?.flatten();
+        let booked = booking.map_or(0, |it| it.value);
+        if booked > last {
+            return wrong(format!("{booked} of {last} entries of tenant {tenant} were received"));
+        }
+        Ok(())
+    }
+
+    /// Compares the whole ledger.
+    fn ledger(&self, progress: &BTreeMap<u32, Progress>) -> Outcome {
+        let (tables, txn) = (self.tables, self.txn);
+        if !self.is_whole {
+            return Ok(());
+        }
+        self.entries(self.tenants, self.fillers.into())?;
+        if progress.len() < self.tenants as usize {
+            return Ok(());
+        }
+        let Some(mut rows) = if_present(collected(tables.ledger.all(txn).rows()))? else {
+            return Ok(());
+        };
+        // Each entry has taken one number.
+        let numbers =
+            progress.values().map(|row| row.ledger).sum::<u64>() + u64::from(self.fillers);
+        let last = rows.last().map_or(0, |row| row.number);
+        same(|| "the last number of the ledger".to_owned(), &last, &numbers)?;
+        let totals = tables.ledger.aggregate(txn)?;
+        let sum = rows.iter().map(|row| i128::from(row.value)).sum::<i128>();
+        let expected = (rows.len() as u64, sum);
+        same(
+            || "the totals of the ledger".to_owned(),
+            &(totals.count, totals.sum_value),
+            &expected,
+        )?;
+        if tables.ledger.lag(txn)?.messages == 0 {
+            rows.sort_by_key(|row| (row.value, row.number));
+            let found = collected(tables.ledger.by_value(txn).stale().rows())?;
+            same(|| "the ledger by value".to_owned(), &found, &rows)?;
         }
         Ok(())
     }
@@ -173,6 +227,7 @@ impl Check<'_, '_> {
             self.tenant(states, row)?;
         }
         self.transfers(&progress)?;
+        self.ledger(&progress)?;
         match self.scans(states, &progress) {
             // A scan needs all shards.
             Err(Failure::Store(Error::ShardUnavailable { .. })) => {}

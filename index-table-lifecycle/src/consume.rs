@@ -13,6 +13,7 @@ use index_table::{
 
 use crate::{
     app::{App, Handle},
+    book::Bookkeeper,
     failure::{Failure, Outcome, wrong},
     model::{State, States, change},
     script::{Config, Step},
@@ -276,13 +277,14 @@ impl Consuming {
 
 /// All consumers of a store.
 pub(crate) struct Consumers {
+    ledger: Bookkeeper,
     open: BTreeMap<String, Consuming>,
     states: States,
 }
 
 impl Consumers {
     pub(crate) const fn new(config: &Config) -> Self {
-        Self { open: BTreeMap::new(), states: States::new(config.seed) }
+        Self { ledger: Bookkeeper::new(), open: BTreeMap::new(), states: States::new(config.seed) }
     }
 
     /// Takes a batch of each consumer that `is_due`. Returns the number of changes.
@@ -316,7 +318,7 @@ impl Consumers {
             };
             count += open.take(app, handle, &mut self.states)?;
         }
-        Ok(count)
+        Ok(count + self.ledger.take(app, handle)?)
     }
 
     /// Releases the keys of the workers.

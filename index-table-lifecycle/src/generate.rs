@@ -3,6 +3,7 @@
 use crate::{
     random::Random,
     script::{Config, Script, Step, shard_name},
+    tables::PLACED,
 };
 
 /// The steps and their weights.
@@ -26,7 +27,7 @@ const STEPS: [(&str, u64); 16] = [
 ];
 
 /// Further steps of a store with shards. A store with one data file is one from the first `add` on.
-const OF_SHARDS: [(&str, u64); 11] = [
+const OF_SHARDS: [(&str, u64); 12] = [
     ("lose", 1),
     ("restore-shard", 1),
     ("add", 3),
@@ -34,6 +35,7 @@ const OF_SHARDS: [(&str, u64); 11] = [
     ("detach", 3),
     ("attach", 3),
     ("move", 6),
+    ("move-table", 3),
     ("resume", 2),
     ("cancel", 1),
     ("empty", 3),
@@ -45,7 +47,7 @@ const OF_ARCHIVES: [(&str, u64); 4] =
     [("follow", 3), ("compare-follower", 3), ("promote", 1), ("restore-archive", 3)];
 
 /// These take the longest, so they run beside the next steps more often.
-const LONG: [&str; 5] = ["build", "move", "empty", "backup", "resume"];
+const LONG: [&str; 6] = ["build", "move", "move-table", "empty", "backup", "resume"];
 
 /// The consumers have these numbers, so some are added again, and some are not there.
 const CONSUMERS: u64 = 4;
@@ -59,11 +61,13 @@ struct Shards {
     next: u32,
 }
 
-/// Returns some of the shard maps, or nothing for all.
+/// Returns some of the shard maps and of the tables without one, or nothing for all.
 fn some_maps(random: &mut Random) -> String {
     let maps = ["tenants", "tickets", "events", "people.email", "fillers.code"];
-    let chosen =
-        maps.map(|map| if random.below(3) < 2 { format!(" {map}") } else { String::new() });
+    let maps = maps.into_iter().chain(PLACED);
+    let chosen: Vec<_> = maps
+        .map(|map| if random.below(3) < 2 { format!(" {map}") } else { String::new() })
+        .collect();
     if random.one_in(2) { String::new() } else { chosen.concat() }
 }
 
@@ -201,12 +205,13 @@ fn step(
             let map = map.unwrap_or("tenants");
             let end = if map.starts_with('t') { config.tenants.into() } else { 4096 };
             let (a, b) = (random.below(end), random.below(end));
-            let how = random.pick(["", "", "", " offline", " interrupted", " offline interrupted"]);
-            let how = how.unwrap_or_default();
-            if how.ends_with("interrupted") {
-                shards.due.push(if random.one_in(2) { "resume" } else { "cancel" });
-            }
+            let how = how_to_move(random, shards);
             one(format!("move {map} {to} {} {}{how}", a.min(b), a.max(b)))
+        }
+        "move-table" => {
+            let to = random.pick(shards.present.clone()).unwrap_or_default();
+            let table = random.pick(PLACED).unwrap_or_default();
+            one(format!("{name} {table} {to}{}", how_to_move(random, shards)))
         }
         "empty" => {
             let shard = random.pick(shards.present.clone()).unwrap_or_default();
@@ -226,6 +231,16 @@ fn step(
         }
         _ => vec![format!("&read-only {}", random.below(1500))],
     }
+}
+
+/// Returns the last words of a move. An interrupted move is resumed or cancelled later.
+fn how_to_move(random: &mut Random, shards: &mut Shards) -> &'static str {
+    let how = random.pick(["", "", "", " offline", " interrupted", " offline interrupted"]);
+    let how = how.unwrap_or_default();
+    if how.ends_with("interrupted") {
+        shards.due.push(if random.one_in(2) { "resume" } else { "cancel" });
+    }
+    how
 }
 
 /// Returns a step of a consumer.

@@ -11,6 +11,7 @@
 
 mod act;
 mod app;
+mod book;
 mod check;
 mod child;
 mod consume;

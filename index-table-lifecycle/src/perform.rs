@@ -7,13 +7,14 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, Store};
+use index_table::{Error, Move, Result, Store};
 
 use crate::{
     app::{App, Handle},
     consume, copies,
     failure::{Outcome, wrong},
     script::Step,
+    tables::PLACED,
 };
 
 /// Performs a step, and returns a word for the parent.
@@ -58,6 +59,7 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         ("upgrade", _) => Ok(store.upgrade().map(drop)?),
         ("drain", _) => {
             tables.people.drain(store, 1000)?;
+            tables.ledger.drain(store, 1000)?;
             Ok(tables.orders.drain(store, 1000).map(drop)?)
         }
         ("remove-old", _) => {
@@ -108,6 +110,9 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
             consume::expect(app, handle, since)
         }
         ("move", Some(shards)) => moved(app, || run_move(app, handle, shards, step)),
+        ("move-table", Some(shards)) => {
+            moved(app, || run_one(app, shards.move_table(step.word(1), step.word(2)), step))
+        }
         ("resume", Some(shards)) => moved(app, || {
             for it in shards.moves()? {
                 shards.resume_move(it.id).progress(|_| app.rest()).run()?;
@@ -165,6 +170,13 @@ fn run_move(app: &App, handle: &Handle, shards: &Store, step: &Step) -> Outcome 
     } else {
         shards.move_slots(map, first as u16..=last as u16, to)
     };
+    let moved = run_one(app, moving, step);
+    assigned_since(app, detaches)?;
+    moved
+}
+
+/// Runs a move as the words `offline` and `interrupted` say.
+fn run_one(app: &App, moving: Move<'_>, step: &Step) -> Outcome {
     let moving = if step.has("offline") { moving.offline() } else { moving };
     let moved = if step.has("interrupted") {
         let moving = moving.progress(|_| resume_unwind(Box::new(())));
@@ -172,16 +184,15 @@ fn run_move(app: &App, handle: &Handle, shards: &Store, step: &Step) -> Outcome 
     } else {
         moving.progress(|_| app.rest()).run().map(Some)
     };
-    assigned_since(app, detaches)?;
     Ok(moved.map(drop)?)
 }
 
-/// Moves everything from a shard to the others, in the given maps or in all: `empty SHARD [MAP]…`.
+/// Moves everything from a shard to the others, in the given maps and tables or in all: `empty SHARD [MAP]…`.
 fn empty(app: &App, handle: &Handle, shards: &Store, step: &Step) -> Outcome {
     let (name, detaches) = (step.word(1), app.detaches.load(SeqCst));
     let onto: Vec<_> =
         shards.shard_ids().iter().map(|it| it.name().to_owned()).filter(|it| it != name).collect();
-    let emptied = shards.map_names().into_iter().try_for_each(|map| {
+    let emptied: Outcome = shards.map_names().into_iter().try_for_each(|map| {
         // As for a move, each key must have a shard.
         let is_whole = (0..app.config.tenants).all(|tenant| has_shard(handle, &map, tenant));
         if is_whole && (step.words.len() == 2 || step.has(&map)) {
@@ -190,7 +201,28 @@ fn empty(app: &App, handle: &Handle, shards: &Store, step: &Step) -> Outcome {
         Ok(())
     });
     assigned_since(app, detaches)?;
-    emptied
+    emptied?;
+    let chosen = PLACED.into_iter().filter(|table| step.words.len() == 2 || step.has(table));
+    Ok(move_tables_out(handle, shards, name, chosen)?)
+}
+
+/// Moves the tables without a shard key that are in a shard to another shard.
+pub(crate) fn move_tables_out(
+    handle: &Handle,
+    shards: &Store,
+    shard: &str,
+    tables: impl Iterator<Item = &'static str>,
+) -> Result<()> {
+    let all = shards.shard_ids();
+    let (own, other) =
+        (all.iter().find(|it| it.name() == shard), all.iter().find(|it| it.name() != shard));
+    let (Some(own), Some(other)) = (own, other) else { return Ok(()) };
+    for table in tables {
+        if handle.tables.is_placed_in(table, &shards.read_on(own)?)? {
+            shards.move_table(table, other.name()).run()?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether a shard has the key of the tenant in a range map.

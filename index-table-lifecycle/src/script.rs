@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use index_table::{Options, ShardMap};
 
-use crate::random::Random;
+use crate::{random::Random, tables::PLACED};
 
 /// The configuration of a lifecycle. The shard maps follow from the seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Config {
         }
     }
 
-    /// Returns the options that create the store. Each map assigns its keys to some of the shards, and one has the placed table.
+    /// Returns the options that create the store. Each map assigns its keys to some of the shards, and one has the placed tables.
     pub(crate) fn sharded(&self, options: Options) -> Options {
         let mut random = Random::new(&[self.seed, 2]);
         let names: Vec<_> = (0..self.shards).map(shard_name).collect();
@@ -98,7 +98,7 @@ impl Config {
         slots.dedup();
         let options = options.map("events", ShardMap::hashed(slots));
         match random.pick(names) {
-            Some(shard) => options.place("ledger", shard),
+            Some(shard) => PLACED.iter().fold(options, |all, table| all.place(*table, &shard)),
             None => options,
         }
     }

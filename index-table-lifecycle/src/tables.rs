@@ -240,14 +240,35 @@ pub(crate) struct Consumer {
     pub(crate) is_settled: bool,
 }
 
-/// A table that is placed in a shard.
+/// A table without a shard key, which is placed in a shard, and moves to others. The entries of a tenant have the values from 1
+/// on, and the latest are kept. The entries after those of the last tenant never change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(name = "ledger")]
+#[table(name = "ledger", changes)]
+#[index(tenant, value, unique)]
+#[index(value, consistency = "eventual")]
+#[aggregate(tenant, sum = [value])]
+#[aggregate(sum = [value])]
 pub(crate) struct Entry {
+    #[primary_key]
+    pub(crate) number: u64,
+    pub(crate) tenant: u32,
+    pub(crate) value: u64,
+}
+
+/// The number of entries of a tenant that are kept.
+pub(crate) const ENTRIES: u64 = 20;
+
+/// The last value of a tenant of which the consumer of the ledger has received the entry. The table has no shard key, too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "bookings")]
+pub(crate) struct Booking {
     #[primary_key]
     pub(crate) tenant: u32,
     pub(crate) value: u64,
 }
+
+/// The tables without a shard key.
+pub(crate) const PLACED: [&str; 2] = ["ledger", "bookings"];
 
 macro_rules! tables {
     ($($field:ident: $repository:ident),* $(,)?) => {
@@ -287,6 +308,21 @@ tables! {
     events: EventRepository,
     consumers: ConsumerRepository,
     ledger: EntryRepository,
+    bookings: BookingRepository,
+}
+
+impl Tables {
+    /// Whether a table without a shard key is in the shard of a transaction.
+    pub(crate) fn is_placed_in(&self, table: &str, txn: &index_table::ReadTxn<'_>) -> Result<bool> {
+        let found = match table {
+            "ledger" => self.ledger.get(txn, 0).map(drop),
+            _ => self.bookings.get(txn, 0).map(drop),
+        };
+        match found {
+            Err(index_table::Error::OtherShard { .. }) => Ok(false),
+            found => found.map(|()| true),
+        }
+    }
 }
 
 /// Returns options with a journal, and a checkpoint every few commits.

@@ -15,8 +15,9 @@ use crate::{
     consume::{Consumers, is_compared},
     failure::{Failure, Outcome, same, wrong},
     model::States,
+    perform::move_tables_out,
     script::Step,
-    tables::{Consumer, Progress},
+    tables::{Consumer, PLACED, Progress},
 };
 
 /// The time that a prepared step waits for a move beside it.
@@ -43,8 +44,8 @@ pub(crate) fn check(app: &Arc<App>) -> Outcome {
 }
 
 /// Returns, if a step is `prepared`, a guard that stops the writers. Then little keeps the shard from leaving: moves have
-/// ended, the shard has no rows with hashed keys, all messages of eventual indexes are applied, and
-/// all consumers have received all changes.
+/// ended, the shard has no rows with hashed keys and of tables without a shard key, all messages of eventual indexes are
+/// applied, and all consumers have received all changes.
 pub(crate) fn prepared<'a>(
     app: &'a App,
     handle: &Handle,
@@ -57,7 +58,7 @@ pub(crate) fn prepared<'a>(
     if let Some(shards) = handle.shards().filter(|_| is_available(handle)) {
         let begun = Instant::now();
         // A move may run beside this step.
-        while let Err(error) = end_moves(shards, step.word(1)) {
+        while let Err(error) = end_moves(handle, shards, step.word(1)) {
             if !matches!(error, Error::ShardRefused { .. }) || begun.elapsed() > MOVING {
                 return Err(error.into());
             }
@@ -69,14 +70,15 @@ pub(crate) fn prepared<'a>(
     Ok(Some(paused))
 }
 
-/// Ends all moves, and moves the rows with hashed keys out of a shard.
-fn end_moves(shards: &Store, shard: &str) -> Result<()> {
+/// Ends all moves, and moves the rows with hashed keys, and of tables without a shard key, out of a shard.
+fn end_moves(handle: &Handle, shards: &Store, shard: &str) -> Result<()> {
     for it in shards.moves()? {
         shards.resume_move(it.id).run()?;
     }
     let others = shards.shard_ids().into_iter().map(|it| it.name().to_owned());
     let others: Vec<_> = others.filter(|it| it != shard).collect();
-    shards.rebalance("events").onto(others).exact().plan()?.run().map(drop)
+    shards.rebalance("events").onto(others).exact().plan()?.run()?;
+    move_tables_out(handle, shards, shard, PLACED.into_iter())
 }
 
 fn is_available(handle: &Handle) -> bool {
@@ -161,13 +163,15 @@ fn drain(app: &App, handle: &Handle) -> Outcome {
     while begun.elapsed() < Duration::from_secs(20) {
         tables.people.drain(store, u64::MAX)?;
         tables.orders.drain(store, u64::MAX)?;
+        tables.ledger.drain(store, u64::MAX)?;
         let txn = store.read()?;
-        if tables.people.lag(&txn)?.messages + tables.orders.lag(&txn)?.messages == 0 {
+        let lags = [tables.people.lag(&txn)?, tables.orders.lag(&txn)?, tables.ledger.lag(&txn)?];
+        if lags.iter().all(|lag| lag.messages == 0) {
             return Ok(());
         }
     }
     let txn = store.read()?;
-    let lags = (tables.people.lag(&txn)?, tables.orders.lag(&txn)?);
+    let lags = (tables.people.lag(&txn)?, tables.orders.lag(&txn)?, tables.ledger.lag(&txn)?);
     let moves = handle.shards().map(|it| it.moves().map(|it| it.len())).transpose()?;
     if moves.is_some_and(|it| it > 0) || app.has("detached") {
         Ok(())
@@ -214,6 +218,16 @@ fn consumers(app: &App, handle: &Handle, states: &mut States) -> Outcome {
 /// Returns a consumer that has not received a change.
 fn first_late(app: &App, handle: &Handle, states: &mut States) -> Outcome<Option<String>> {
     let (tables, txn) = (&handle.tables, handle.store.read()?);
+    for tenant in (0..app.config.tenants).filter(|_| app.is_whole()) {
+        let progress = if_present(tables.progress.get(&txn, tenant))?.flatten();
+        let booked = tables.bookings.get(&txn, tenant)?.map_or(0, |it| it.value);
+        if let Some(row) = progress.filter(|row| booked < row.ledger) {
+            let all = row.ledger;
+            return Ok(Some(format!(
+                "the consumer of the ledger has received {booked} of {all} entries of tenant {tenant}"
+            )));
+        }
+    }
     for row in tables.received.all(&txn).rows() {
         let row = row?;
         let consumer = tables.consumers.get(&txn, &row.consumer)?;
