@@ -244,7 +244,7 @@ pub(crate) struct Consumer {
 /// on, and the latest are kept. The entries after those of the last tenant never change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "ledger", changes)]
-#[index(tenant, value, unique)]
+#[indexes((tenant, value, unique))]
 #[index(value, consistency = "eventual")]
 #[aggregate(tenant, sum = [value])]
 #[aggregate(sum = [value])]
