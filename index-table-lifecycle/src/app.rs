@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{ExpiryWorker, IndexWorker, OnDuplicate, Result, Store};
+use index_table::{ExpiryWorker, GroupWriter, IndexWorker, OnDuplicate, Result, Store, WriteTxn};
 
 use crate::{
     act::operate,
@@ -391,10 +391,14 @@ impl App {
         }
     }
 
-    /// Writes the operations of some tenants.
+    /// Writes the operations of some tenants. One in four is submitted to a group writer.
     fn write(self: &Arc<Self>, handle: &Handle, number: u64, stop: &AtomicBool) {
         let (config, mut random) = (&self.config, Random::new(&[self.config.seed, 3, number]));
-        let mut states = States::new(config.seed);
+        let states = Arc::new(Mutex::new(States::new(config.seed)));
+        let group = handle.store.writer();
+        if let Err(error) = &group {
+            say(&format!("fault the group writer: {error}"));
+        }
         while !stop.load(SeqCst) {
             for tenant in (0..config.tenants)
                 .filter(|it| u64::from(*it) % u64::from(config.writers) == number)
@@ -403,7 +407,10 @@ impl App {
                     return;
                 }
                 let (gate, was) = (self.go_on(), self.can_be_unreadable());
-                let outcome = self.write_one(handle, &mut states, tenant);
+                let outcome = match group.as_ref().ok().filter(|_| random.below(4) == 0) {
+                    Some(group) => self.submit_one(handle, group, &states, tenant),
+                    None => self.write_one(handle, &mut lock(&states), tenant),
+                };
                 drop(gate);
                 if self.report(&format!("writer of tenant {tenant}"), outcome, (was, stop)) {
                     thread::sleep(Duration::from_millis(5));
@@ -414,24 +421,54 @@ impl App {
     }
 
     pub(crate) fn write_one(&self, handle: &Handle, states: &mut States, tenant: u32) -> Outcome {
+        let written =
+            handle.store.try_transaction(|txn| self.write_in(txn, handle, states, tenant))?;
+        self.acknowledge_written(tenant, written);
+        Ok(())
+    }
+
+    /// Submits an operation of a tenant to the group writer, and waits for it.
+    fn submit_one(
+        self: &Arc<Self>,
+        handle: &Handle,
+        group: &GroupWriter,
+        states: &Arc<Mutex<States>>,
+        tenant: u32,
+    ) -> Outcome {
+        let (app, own, states) = (Arc::clone(self), handle.clone(), Arc::clone(states));
+        let body =
+            move |txn: &mut WriteTxn<'_>| app.write_in(txn, &own, &mut lock(&states), tenant);
+        let written = handle.tables.progress.submit_for(group, tenant, body).wait()?;
+        self.acknowledge_written(tenant, written);
+        Ok(())
+    }
+
+    /// Writes the next operation of a tenant. Returns the number of its operations, or `None` if the tenant is not there.
+    fn write_in(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        handle: &Handle,
+        states: &mut States,
+        tenant: u32,
+    ) -> Outcome<Option<u64>> {
         let (tables, config) = (&handle.tables, &self.config);
         let others = self.is_whole().then_some(config.tenants);
-        let n = handle.store.try_transaction(|txn| {
-            let Some(mut progress) = tables.progress.get(txn, tenant)? else {
-                if self.has("assigned") {
-                    return Ok(None);
-                }
-                return wrong(format!("the progress of tenant {tenant} is missing"));
-            };
-            let mut state = states.get(tenant, progress.n).clone();
-            let tables = (tables, &handle.store);
-            operate(tables, txn, (config.seed, others), &mut state, &mut progress)?;
-            Ok(Some(progress.n))
-        })?;
-        if let Some(n) = n {
+        let Some(mut progress) = tables.progress.get(txn, tenant)? else {
+            if self.has("assigned") {
+                return Ok(None);
+            }
+            return wrong(format!("the progress of tenant {tenant} is missing"));
+        };
+        let mut state = states.get(tenant, progress.n).clone();
+        let tables = (tables, &handle.store);
+        operate(tables, txn, (config.seed, others), &mut state, &mut progress)?;
+        Ok(Some(progress.n))
+    }
+
+    fn acknowledge_written(&self, tenant: u32, written: Option<u64>) {
+        if let Some(n) = written {
             self.acknowledge(tenant, n);
         }
-        Ok(())
     }
 
     /// Compares snapshots with the model.
