@@ -54,10 +54,15 @@ use std::{
     io,
     path::Path,
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use super::weaken;
 use crate::{engine::lmdb::lock, locks::Unshared};
+
+/// The pauses before a process without a mark is looked at again.
+const LOOKS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(5)];
 
 /// The access of this process to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,8 +156,7 @@ impl Presence {
         let Some((_, directory)) = &self.directory else { return Ok(Others::Writer(None)) };
         let others = lock::processes(path)?;
         if !others.is_empty() {
-            let is_reader = |id| weaken::is("without-marks") || marks::is_reader(directory, id);
-            let writer = others.into_iter().find(|id| !is_reader(*id));
+            let writer = writer_among(path, directory, others)?;
             return Ok(writer.map_or(Others::Readers, |id| Others::Writer(Some(id))));
         }
         // A program without this crate may have the store open, and may write without a read.
@@ -172,8 +176,23 @@ impl Presence {
 /// Returns the id of a process that may write the store in a directory. This process does not have it open.
 pub(in crate::engine::lmdb) fn writer_of(path: &Path) -> Option<u32> {
     let directory = File::open(path).ok()?;
-    let others = lock::processes(path).ok()?;
-    others.into_iter().find(|id| !marks::is_reader(&directory, *id))
+    writer_among(path, &directory, lock::processes(path).ok()?).ok()?
+}
+
+/// Returns the first of these processes that may write. A process that ends, or closes the store, loses LMDB's lock and its mark
+/// one after the other, in any order. So a process without a mark is looked at again.
+fn writer_among(path: &Path, directory: &File, mut others: Vec<u32>) -> io::Result<Option<u32>> {
+    let is_reader = |id| weaken::is("without-marks") || marks::is_reader(directory, id);
+    others.retain(|id| !is_reader(*id));
+    for pause in LOOKS {
+        if others.is_empty() {
+            break;
+        }
+        thread::sleep(pause);
+        let open = lock::processes(path)?;
+        others.retain(|id| open.contains(id) && !is_reader(*id));
+    }
+    Ok(others.first().copied())
 }
 
 impl Drop for Presence {
@@ -329,6 +348,8 @@ mod marks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    use crate::engine::{Options, lmdb::Engine};
 
     #[test]
     fn the_lock_of_a_writer_ends_while_a_started_process_has_its_file() {
@@ -366,5 +387,48 @@ mod tests {
             assert_eq!(other.try_lock().is_ok(), !is_started);
             drop(inherited);
         }
+    }
+
+    const CHILD: &str = "INDEX_TABLE_PRESENCE";
+
+    /// Opens and closes the store in a child process until it is killed.
+    #[test]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn a_child_process_opens_and_closes() {
+        let Some(path) = std::env::var_os(CHILD).map(std::path::PathBuf::from) else { return };
+        println!("begun");
+        loop {
+            let options = Options { read_only: true, ..Options::default() };
+            let opened = Engine::open(&options, &path);
+            opened.map(drop).expect("a reader");
+        }
+    }
+
+    #[test]
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn a_reader_that_closes_the_store_is_not_taken_for_a_writer() {
+        use std::{
+            io::{BufRead as _, BufReader},
+            process::{Command, Stdio},
+            time::Instant,
+        };
+
+        let dir = tempfile::tempdir().expect("a directory");
+        Engine::open(&Options::default(), dir.path()).map(drop).expect("a store");
+        let test = "engine::lmdb::journal::presence::tests::a_child_process_opens_and_closes";
+        let mut reader = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", test, "--nocapture"])
+            .env(CHILD, dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let output = BufReader::new(reader.stdout.take().expect("its output"));
+        assert!(output.lines().any(|line| line.is_ok_and(|line| line.ends_with("begun"))));
+        let (began, mut writer) = (Instant::now(), None);
+        while began.elapsed() < Duration::from_secs(2) && writer.is_none() {
+            writer = writer_of(dir.path());
+        }
+        reader.kill().and_then(|()| reader.wait()).expect("the end of the process");
+        assert_eq!(writer, None);
     }
 }
