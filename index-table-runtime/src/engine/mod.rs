@@ -68,6 +68,7 @@
 //!     not exist, or if the data of the entry is the row (in the fact table and in a full index). In the first two
 //!     cases, the caller looks up the row. A join adds and removes no entries.
 
+mod archive_options;
 mod conflicts;
 mod cursor;
 mod data_file;
@@ -77,6 +78,7 @@ mod durability;
 pub(crate) mod files;
 mod forward;
 mod hand_over;
+mod kept_options;
 pub(crate) mod latest;
 mod links;
 pub(crate) mod list;

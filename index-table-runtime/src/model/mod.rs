@@ -13,6 +13,7 @@ pub(crate) mod maintain;
 pub(crate) mod method;
 pub(crate) mod numbering;
 mod range;
+mod reader;
 pub(crate) mod reference;
 pub(crate) mod revision;
 pub(crate) mod row;

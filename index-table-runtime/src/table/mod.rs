@@ -7,6 +7,7 @@ mod analyze;
 mod changes;
 mod expiry;
 mod keyed;
+mod numbered;
 mod parts;
 mod queries;
 mod ranges;
@@ -34,13 +35,12 @@ use crate::{
     engine::Read as _,
     model::{
         entity::Entity,
-        error::{Error, Result},
-        key::{KeyBuf, Sequence},
+        error::Result,
+        key::KeyBuf,
         revision::{Revised, RevisionNumber as _},
         row_vtable::RowVtable,
         schema::Source,
     },
-    placement::Writer,
     query::{Bounds, GetMany, Scan},
     store::{self, OpenTable, ReadTxn, Store, WriteTxn, watch::Watch},
     upkeep::{
@@ -53,10 +53,9 @@ use crate::{
     },
     usage::{Usage, trace::span},
     write::{
-        Scratch, Written,
+        Scratch,
         queue::{self, IndexToken, Lag},
         rows,
-        sequence::{self, Next},
     },
 };
 
@@ -123,86 +122,6 @@ impl<R: Entity> Table<R> {
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         let open = &self.open;
         open.write_row(txn, Writing::Insert, &mut |new, tried| open.load_new(row, new, tried))
-    }
-
-    /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
-    /// is one number. The next number is one above all assigned numbers and all primary keys in the table; the first
-    /// number is 1. In a table whose primary key is the fields of `shard_by` and then one number, the repository has its
-    /// own `insert_with`, which also takes these fields, and numbers the rows within them.
-    ///
-    /// On a server, each store takes blocks of numbers, so that clients don't wait for each other. The numbers of several
-    /// stores don't ascend together, and unused numbers of a block, of a transaction that was rolled back, and of an
-    /// operation that failed are gaps.
-    ///
-    /// Cost: the same as [`insert`](Table::insert), and one seek to the last row, one look-up and one write; on a server, the
-    /// same as `insert`, and two round trips for each block.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`], and [`Error::NotOffered`] for a table
-    /// in several shards. After an error, nothing has changed, and the number is not assigned.
-    pub fn insert_with(
-        &self,
-        txn: &mut WriteTxn<'_>,
-        row: impl FnOnce(R::Key) -> R,
-    ) -> Result<R::Key>
-    where
-        R::Key: Sequence,
-    {
-        span!(TRACE, "insert", table = R::TABLE.name);
-        self.insert_after(txn, &[], row)
-    }
-
-    /// [`insert_with`](Table::insert_with), which numbers the last field of the primary key after its leading fields.
-    fn insert_after<N: Sequence>(
-        &self,
-        txn: &mut WriteTxn<'_>,
-        leading: &[u8],
-        row: impl FnOnce(N) -> R,
-    ) -> Result<N> {
-        let (mut row, mut made) = (Some(row), None::<(Next<N>, R)>);
-        // With autocommit, the row is made once.
-        let reruns = !txn.is_autocommit();
-        txn.operate(|txn| {
-            let (mut writer, scratch, written) = txn.row_writer(&self.open)?;
-            // If the operation runs again, the row and its number stay.
-            let next = match &made {
-                Some((next, _)) if next.is_of_block => *next,
-                _ => sequence::next::<N>(R::TABLE, &writer, leading)?,
-            };
-            if let Some(row) = row.take() {
-                made = Some((next, row(next.key()?)));
-            }
-            let made = made.as_ref().filter(|(number, _)| *number == next);
-            let (_, row) = made.ok_or_else(sequence::changed)?;
-            let inserted = self.insert_numbered(&mut writer, scratch, written, leading, &next, row);
-            inserted.map_err(|error| next.after(&writer, reruns, error))?;
-            next.key()
-        })
-    }
-
-    /// Inserts a row with this number.
-    fn insert_numbered<N: Sequence>(
-        &self,
-        writer: &mut Writer<'_, '_>,
-        Scratch { new, tried, .. }: &mut Scratch,
-        written: &mut Written,
-        leading: &[u8],
-        next: &Next<N>,
-        row: &R,
-    ) -> Result<()> {
-        self.open.load_new(row, new, tried)?;
-        let mut given = KeyBuf::new();
-        given.extend(leading);
-        if given.push(&next.key()?).as_bytes() != new.primary_key() {
-            return Err(Error::OtherKey {
-                table: R::TABLE.name,
-                given: R::TABLE.show_primary_key(given.as_bytes()),
-                key: R::TABLE.show_primary_key(new.primary_key()),
-            });
-        }
-        rows::insert(Self::ROWS, writer, new, written)?;
-        next.keep(writer, leading)
     }
 
     /// Adds a row, or replaces the row with the same primary key. If the table already has the row with the

@@ -1,14 +1,17 @@
 //! Opening a store that has a journal, or that will get one.
 
+mod shards;
+
+pub(crate) use self::shards::ManagerArchive;
+use self::shards::manager_changes;
+
 use std::{io, path::Path, sync::atomic::Ordering};
 
 use super::{
     env::Engine,
     error::{self, damaged, failed, refused},
     journal::{
-        archive::{format::MANAGER_RECORDS, worker::Distance},
-        archived::SharedArchive,
-        changes::{Changes, Operation},
+        archive::worker::Distance,
         common::DATA_SYNC,
         evidence, left,
         limits::Limits,
@@ -197,108 +200,6 @@ impl Engine {
         self.set_member(journal, options.refuses_shards);
         Ok(())
     }
-}
-
-impl SharedJournal {
-    /// Reads the journal of all shards in the directory of their manager, whose id is `manager`.
-    pub(crate) fn open(directory: &Path, manager: [u8; 16]) -> Result<Self> {
-        Self::read(directory, manager).map_err(|not_started| unstarted(directory, not_started))
-    }
-
-    /// Checks for a reader that the data file of a shard is not older than the journal. If another process writes the shard, its file
-    /// needs the journal by now, and is not compared with it.
-    pub(crate) fn refuse_older(&self, path: &Path, shard: ShardNumber) -> Result<()> {
-        let check = self.marker_of(shard, path).and_then(|marker| match marker {
-            Marker::Needed(_) => Ok(()),
-            marker => marked::last_number_of(path)?
-                .map_or(Ok(()), |last| self.refuse_later_commits(shard, &marker, last)),
-        });
-        match check {
-            // A reader may have no access to the records that were left for a shard.
-            Err(NotStarted::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            check => check.map_err(|not_started| unstarted(path, not_started)),
-        }
-    }
-
-    /// Leaves the records of the journal, which has not been started, in the files of the shards. No shard is available.
-    pub(crate) fn leave_records(directory: &Path, manager: [u8; 16]) -> Result<()> {
-        let left = Self::open(directory, manager)?.leave_all();
-        left.map_err(|not_started| unstarted(directory, not_started))
-    }
-
-    /// Whether a commit is in some of these shards only. A shard that other processes read is not recovered, and may lack the
-    /// last commits of a process that was killed.
-    pub(crate) fn is_in_some_only<'e>(
-        &self,
-        shards: impl Iterator<Item = (ShardNumber, &'e Engine)>,
-    ) -> Result<bool> {
-        let states: Vec<_> = shards.map(|(shard, engine)| (shard, engine.last_commit())).collect();
-        let is_split = self.is_split(&states);
-        is_split.map_err(|not_started| unstarted(self.path(), not_started))
-    }
-
-    /// Starts the journal, which the shards then use for their writes. `missing` are the unavailable shards, and `complete`
-    /// are the removed shards whose data files are complete. A shard that joins and is also in `missing` was restored: the
-    /// records that were left for its lost directory stay. `manager` has the records of the shard map manager, for an archive.
-    pub(crate) fn begin_with<'e>(
-        &self,
-        shards: impl Iterator<Item = (ShardNumber, &'e Engine)>,
-        (missing, complete): (&[ShardNumber], &[ShardNumber]),
-        options: &Options,
-        manager: &[(Vec<u8>, Vec<u8>)],
-    ) -> Result<Option<ManagerArchive>> {
-        let is_joining = |(_, engine): &(_, &Engine)| engine.is_joining.load(Ordering::Relaxed);
-        let (shards, others): (Vec<_>, Vec<_>) = shards.partition(is_joining);
-        if options.has_archive() && !others.is_empty() {
-            let what = "an archive, because a shard does not have the journal of all shards";
-            return Err(Error::NotOffered { what });
-        }
-        self.begin_in(&shards, (missing, complete), options, manager)
-    }
-
-    /// Starts the journal with all of these shards.
-    pub(super) fn begin_in(
-        &self,
-        shards: &[(ShardNumber, &Engine)],
-        (missing, complete): (&[ShardNumber], &[ShardNumber]),
-        options: &Options,
-        manager: &[(Vec<u8>, Vec<u8>)],
-    ) -> Result<Option<ManagerArchive>> {
-        let to_joining = |(shard, engine): &(ShardNumber, &Engine)| {
-            let (directory, env) = (engine.path.clone(), engine.env()?.clone());
-            Ok(Joining { shard: *shard, directory, env, slots: None })
-        };
-        let joining = shards.iter().map(to_joining).collect::<Result<_>>()?;
-        let archive = options.destination().map(|it| (it, manager_changes(manager)));
-        let started =
-            self.start(joining, (missing, complete), Limits::new(options.checkpoint), archive);
-        let members =
-            started.map_err(|(directory, not_started)| unstarted(&directory, not_started))?;
-        let archive = members.first().and_then(Member::archive).map(ManagerArchive);
-        for ((_, engine), member) in shards.iter().zip(members) {
-            engine.set_member(member, false);
-        }
-        Ok(archive)
-    }
-}
-
-/// The archive of a sharded store, for the records of the shard map manager.
-pub(crate) struct ManagerArchive(SharedArchive);
-
-impl ManagerArchive {
-    /// Archives the records, after all commits so far.
-    pub(crate) fn set(&self, records: &[(Vec<u8>, Vec<u8>)]) {
-        self.0.set_manager(manager_changes(records));
-    }
-}
-
-/// Returns the records of a shard map manager as changes.
-fn manager_changes(records: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
-    let mut changes = Changes::default();
-    for (key, value) in records {
-        changes.add(MANAGER_RECORDS, Operation::Put { key, value });
-    }
-    changes.bytes().to_vec()
 }
 
 impl DataFile<'_> {
@@ -541,46 +442,4 @@ pub(super) fn handles(max_databases: u32, databases: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_journal_that_cannot_be_had_is_an_error() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let path = dir.path();
-        let full = Options::default().durability(Durability::Full);
-        Engine::open(&full, path).map(drop).expect("a store");
-        DataFile(path).wait_until_closed();
-        let prepared = |options: &Options| {
-            // As in a directory that can't be locked.
-            let prepared = prepare(options, path, &mut Presence::none(), None);
-            prepared.map(|it| (it.plan, it.without_journal))
-        };
-        let refused = prepared(&Options::default().durability(Durability::Journal));
-        assert!(
-            matches!(&refused, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::Unsupported),
-            "{:?}",
-            refused.map(drop)
-        );
-        let archived = prepared(&Options::default().archive("archive"));
-        assert!(matches!(archived, Err(Error::Io { .. })));
-        assert!(matches!(prepared(&full), Ok((Plan::Open, None))));
-        let unset = prepared(&Options::default());
-        assert!(matches!(unset, Ok((Plan::Open, Some(DurabilityReason::NoLocks)))));
-    }
-
-    #[test]
-    fn a_shard_can_be_written_after_the_journal_could_not_be_started() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (manager, path) = (dir.path().join("manager"), dir.path().join("shard"));
-        for directory in [&manager, &path] {
-            std::fs::create_dir(directory).expect("a directory");
-        }
-        let full = Options::default().durability(Durability::Full);
-        let engine = Engine::open(&full, &path).expect("a store");
-        std::fs::create_dir(path.join("journal.0")).expect("a directory");
-        let begun = SharedJournal::begin_for_follower(&manager, [7; 16], &[(0, &engine)]);
-        assert!(matches!(&begun, Err(Error::Io { .. })), "{begun:?}");
-        engine.write().map(drop).expect("a transaction");
-    }
-}
+mod tests;

@@ -1,5 +1,9 @@
 //! Opening an environment. One process opens it at a time, and makes sure that its lock file is complete.
 
+mod unopened;
+
+use self::unopened::refuse_commits;
+
 use std::{
     fs::{self, File},
     io,
@@ -379,73 +383,6 @@ fn sync_created(env: &Env, path: &Path) -> Result<()> {
     synced.map_err(|source| Error::io(path, source))
 }
 
-impl DataFile<'_> {
-    /// Refuses to create a data file if other files show that the store had one with commits.
-    pub(crate) fn refuse_missing(self) -> Result<()> {
-        let is_lost = || has_pages(self.0).map(|has_pages| !has_pages);
-        if !is_lost()? {
-            return Ok(());
-        }
-        match refuse_commits(self.0) {
-            // Another process has created the store in the meantime.
-            Err(Error::DamagedFile { .. }) if !is_lost()? => Ok(()),
-            outcome => outcome,
-        }
-    }
-
-    /// Whether the data file in a directory has tables, without those that only a journal has. A damaged file is an error.
-    pub(crate) fn has_tables(self) -> Result<bool> {
-        let databases = pages::look_at_head(&self.0.join(FILE), false);
-        let databases = databases.map_err(|fault| refused(self.0, fault))?;
-        Ok(databases.unwrap_or(0) > 0)
-    }
-
-    /// Whether the data file in a directory is missing, or has no table and no journal, such as the file of a killed process that
-    /// was creating a store. A damaged file is not vacant.
-    pub(crate) fn is_vacant(self) -> Result<bool> {
-        match self.has_tables() {
-            Ok(true) | Err(Error::DamagedFile { .. }) => return Ok(false),
-            Ok(false) => {}
-            Err(error) => return Err(error),
-        }
-        let has_journal = evidence::has_journal(self.0);
-        Ok(!has_journal.map_err(|source| Error::opening(self.0, source))?)
-    }
-
-    /// Returns the number of the last commit in the data file of a directory that no process has open.
-    pub(crate) fn last_number(self) -> Result<u64> {
-        pages::last_txn(&self.0.join(FILE)).map_err(|fault| refused(self.0, fault))
-    }
-
-    /// Gives the last commit in the data file of a directory that no process has open a later number, so that the following
-    /// commits have later ones too. The file must be complete without a journal.
-    pub(crate) fn raise_number(self, number: u64) -> Result<()> {
-        pages::raise_txn(&self.0.join(FILE), number).map_err(|fault| refused(self.0, fault))
-    }
-}
-
-/// Whether a directory has a data file that is not empty.
-fn has_pages(path: &Path) -> Result<bool> {
-    match fs::metadata(path.join(FILE)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        file => Ok(file.map_err(|source| error::not_opened(path, source))?.len() > 0),
-    }
-}
-
-/// Does the same for a data file without commits.
-fn refuse_commits(path: &Path) -> Result<()> {
-    let found = evidence::of_commits(path, has_pages(path)?)
-        .map_err(|source| error::not_opened(path, source))?;
-    let Some(found) = found else { return Ok(()) };
-    Err(damaged(
-        path,
-        format!(
-            "data.mdb is missing or has no commits, and `{found}` shows that the store had some; put data.mdb back, or, for a \
-             new store, remove the other files of the directory; a shard map manager can be rebuilt with `rebuild`"
-        ),
-    ))
-}
-
 fn missing(path: &Path) -> Error {
     Error::StoreNotFound { path: path.to_owned() }
 }
@@ -522,116 +459,4 @@ const fn flags(durability: Durability) -> EnvFlags {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::{
-        Barrier,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    };
-
-    use super::{super::follow::Left, *};
-
-    #[test]
-    fn each_durability_has_its_sync_flags() {
-        assert_eq!(flags(Durability::Full), EnvFlags::empty());
-        assert_eq!(flags(Durability::Relaxed), EnvFlags::NO_META_SYNC);
-        assert_eq!(flags(Durability::None), EnvFlags::NO_SYNC);
-    }
-
-    #[test]
-    fn lmdb_has_handles_for_all_databases_of_the_file_and_more() {
-        assert_eq!(handles(64, 0), 66);
-        assert_eq!(handles(64, 32), 66);
-        assert_eq!(handles(64, 64), 98);
-        assert_eq!(handles(2, 1000), 1003);
-        assert_eq!(handles(64, u64::MAX), (1 << 14) + 34);
-        assert_eq!(handles(u32::MAX, 3), u32::MAX);
-    }
-
-    #[test]
-    fn a_file_whose_creation_was_cut_off_is_created_again() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let (file, size) = (dir.path().join(FILE), process::page_size());
-        let open = || {
-            // Another durability has further files.
-            let options = Options::default().durability(Durability::Full);
-            let opened = Engine::open(&options, dir.path()).map(drop);
-            DataFile(dir.path()).wait_until_closed();
-            opened
-        };
-        open()?;
-        let whole = fs::read(&file).expect("the file");
-        assert_eq!(whole.len(), 2 * size);
-        for lost in [0..size, size..2 * size, 0..2 * size, 0..0] {
-            for length in [512, size, size + 512, 2 * size] {
-                let mut content = whole.clone();
-                content[lost.clone()].fill(0);
-                content.truncate(length);
-                fs::write(&file, &content).expect("the file");
-                open()?;
-                let made = fs::read(&file).expect("the file");
-                assert!(made == whole || made == content, "{lost:?} of {length}");
-            }
-        }
-        // A power failure during the creation leaves none of these states.
-        let mut damaged = whole.clone();
-        damaged[..size].fill(0);
-        damaged[size + 2000] = 1;
-        for content in [&damaged[..], &[0][..], &vec![0; 3 * size][..]] {
-            fs::write(&file, content).expect("the file");
-            let opened = open();
-            assert!(matches!(opened, Err(Error::DamagedFile { .. })), "{opened:?}");
-        }
-        Ok(())
-    }
-
-    /// Returns a directory whose data file can't be read.
-    fn with_unreadable_file() -> tempfile::TempDir {
-        let dir = tempfile::tempdir().expect("a directory");
-        // A directory can be opened, and its bytes can't be read.
-        fs::create_dir_all(dir.path().join(FILE).join("inside")).expect("a directory");
-        dir
-    }
-
-    #[test]
-    fn an_error_of_reading_a_data_file_does_not_mean_that_it_has_no_tables() {
-        let dir = with_unreadable_file();
-        let file = DataFile(dir.path());
-        assert!(matches!(file.has_tables(), Err(Error::Io { .. })));
-        assert!(matches!(file.is_vacant(), Err(Error::Io { .. })));
-        let left = Left::of(dir.path());
-        assert!(matches!(left, Err(Error::Io { .. })), "{left:?}");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn an_error_of_looking_for_a_data_file_does_not_mean_that_it_is_there() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let file = dir.path().join(FILE);
-        std::os::unix::fs::symlink(&file, &file).expect("a link");
-        let missing = DataFile(dir.path()).refuse_missing();
-        assert!(matches!(missing, Err(Error::Io { .. })), "{missing:?}");
-    }
-
-    #[test]
-    fn one_thread_at_a_time_opens_a_store() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let file = dir.path().join(FILE);
-        let begin = || Opening::begin(&Options::default(), &file).expect("the turn");
-        let turn = begin();
-        let (started, released) = (Barrier::new(2), AtomicBool::new(false));
-        thread::scope(|scope| {
-            let other = scope.spawn(|| {
-                started.wait();
-                let turn = begin();
-                assert!(released.load(SeqCst), "two threads have the turn");
-                turn.is_locked
-            });
-            started.wait();
-            // A thread that did not wait for the turn would have it by now.
-            thread::sleep(Duration::from_millis(50));
-            released.store(true, SeqCst);
-            drop(turn);
-            assert!(other.join().expect("no panic"));
-        });
-    }
-}
+mod tests;

@@ -5,10 +5,13 @@
 //! row in their order, also after the row has moved to another shard. Slots have a position in each shard; their holders
 //! and the leases of the workers are in one shard (see [`with_leases`]).
 
+mod lag;
 mod list;
 mod shared;
 mod streams;
+mod workers;
 
+pub use lag::{ChangeConsumer, ChangeLag};
 pub(crate) use list::{align, follow, forget_list, join, join_in};
 pub(crate) use streams::{
     consumers, continue_consumers, lagging, last_change, remove_consumer, remove_old,
@@ -16,19 +19,18 @@ pub(crate) use streams::{
 
 use std::{
     collections::{VecDeque, hash_map::RandomState},
-    fmt,
     hash::BuildHasher as _,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
-use self::shared::{Group, Keys, Lease, slot_of};
+use self::shared::{Group, Keys, slot_of};
 use crate::{
     engine::{Space, Write as _},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
-        stream::{ConsumerRecord, MAX_NAME, Mark, StoredChange, consumer_key, now, time_of},
+        stream::{ConsumerRecord, MAX_NAME, Mark, StoredChange, consumer_key, now},
     },
     placement::{Reader, Writer},
     store::{OpenTable, ReadTxn, Store, WriteTxn},
@@ -136,50 +138,6 @@ fn with_leases<'p, 't>(parts: &'p [Part<'t>]) -> Option<&'p Part<'t>> {
 /// Returns the identity of the consumer.
 fn identity(parts: &[Part<'_>]) -> u64 {
     parts.iter().map(|part| part.identity).max().unwrap_or_default()
-}
-
-/// Receives the changes of a worker. Each attempt begins with `None`.
-pub(crate) type Each<'e> = dyn FnMut(Option<(u64, StoredChange<'_>)>) -> Result<()> + 'e;
-
-/// The maximum number of changes that a worker reads in one transaction to find changes of its slots.
-const MOST_READ: usize = 4096;
-
-/// The changes that a consumer has not committed yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct ChangeLag {
-    /// The number of changes.
-    pub changes: u64,
-    /// Their bytes in the file, without overhead.
-    pub bytes: u64,
-    /// The time of the oldest of these changes that is kept; `None` if there are none.
-    pub since: Option<SystemTime>,
-}
-
-impl fmt::Display for ChangeLag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} changes ({} bytes)", self.changes, self.bytes)?;
-        let age = self.since.and_then(|since| SystemTime::now().duration_since(since).ok());
-        age.map_or(Ok(()), |age| write!(f, ", the oldest {age:.1?} old"))
-    }
-}
-
-/// A consumer of a change stream, as in [`Table::change_consumers`](crate::Table::change_consumers).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ChangeConsumer {
-    /// The name.
-    pub name: String,
-    /// The number of the last committed change; 0 if there is none.
-    pub position: u64,
-    /// The time of the last commit, or of the creation of the consumer. A consumer with a lag and without a recent
-    /// commit has stopped.
-    pub last_commit: SystemTime,
-    /// The changes that it has not committed.
-    pub lag: ChangeLag,
-    /// The number of changes that were removed before the consumer committed them. If it is not 0, the consumer gets
-    /// [`Error::ChangesMissed`](crate::Error::ChangesMissed).
-    pub missed: u64,
 }
 
 impl Consumer {
@@ -309,132 +267,6 @@ impl Consumer {
         });
         let identity = identity(&parts);
         Ok(Span { parts: spans.collect(), worker: 0, identity })
-    }
-
-    /// Calls `each` with the next changes in the slots of a worker, in their order, and extends its lease. `restart` is
-    /// called before each attempt.
-    pub(crate) fn next_of_worker(
-        &self,
-        store: &Store,
-        (worker, lease): (u64, Duration),
-        limit: usize,
-        restart_and_each: &mut Each<'_>,
-    ) -> Result<Span> {
-        loop {
-            let (span, is_at_end) = store.transaction(|txn| {
-                restart_and_each(None)?;
-                let own = self.join(txn, worker, lease)?;
-                let mut parts = self.streams(txn)?;
-                let identity = identity(&parts);
-                if own.is_empty() {
-                    return Ok((Span { parts: Vec::new(), worker, identity }, true));
-                }
-                for part in &mut parts {
-                    let held = part.group.slots.iter().filter(|slot| own.contains(&slot.number));
-                    let first = held.map(|slot| slot.at).min_by_key(|at| at.number);
-                    part.begin(first.unwrap_or(part.at))?;
-                }
-                self.refuse_missed(parts.iter().map(|part| (part.reader, part.before)))?;
-                let (mut taken, mut read, mut is_at_end) = (0, 0, true);
-                while let Some(part) = first(&mut parts) {
-                    if taken == limit || read == MOST_READ {
-                        is_at_end = false;
-                        break;
-                    }
-                    let Some((number, change)) = part.take()? else { break };
-                    read += 1;
-                    let slot = part.group.slot(slot_of(change.primary_key));
-                    let is_own = |slot: &shared::Slot| own.contains(&slot.number);
-                    if slot.is_some_and(|slot| is_own(slot) && slot.at.number < number) {
-                        restart_and_each(Some((change.number(number), change)))?;
-                        taken += 1;
-                    } else if taken == 0 {
-                        part.before = part.to;
-                    }
-                }
-                let ends = parts.into_iter().map(|part| (part.shard, part.before, part.to));
-                let ends: Vec<_> = ends.collect();
-                let (mut writer, ..) = txn.writer(&self.table)?;
-                let mut spans = Vec::new();
-                for (shard, before, to) in ends {
-                    // The slots of the worker have no changes before the first taken change.
-                    let slots = beside(&mut writer, shard, |writer| {
-                        let at = self.position(writer.reader())?;
-                        let mut group = self.shared.group(writer.reader())?;
-                        self.advance(writer, &mut group, at, &own, before)?;
-                        let held = group.slots.iter().filter(|slot| own.contains(&slot.number));
-                        Ok(held.map(|slot| (slot.number, slot.at.number)).collect())
-                    })?;
-                    if to != before {
-                        spans.push(PartSpan { shard, from: before.number, to, slots });
-                    }
-                }
-                Ok((Span { parts: spans, worker, identity }, is_at_end || taken > 0))
-            })?;
-            if is_at_end || limit == 0 {
-                return Ok(span);
-            }
-        }
-    }
-
-    /// Extends the lease of a worker, and gives it its share of the slots. Returns the slots that it holds.
-    fn join(&self, txn: &mut WriteTxn<'_>, worker: u64, lease: Duration) -> Result<Vec<u8>> {
-        let leases = with_leases(&self.streams(txn)?).map(|part| part.shard);
-        let (mut writer, ..) = txn.writer(&self.table)?;
-        let now = now();
-        let length = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        let until = now.saturating_add(length);
-        let lease = Lease { worker, until, length: length.max(1) };
-        let mut own = Vec::new();
-        for shard in writer.with_changes() {
-            beside(&mut writer, shard, |writer| {
-                let at = self.position(writer.reader())?;
-                let mut group = self.shared.group(writer.reader())?;
-                if Some(shard) != leases {
-                    self.shared.release(writer, &group)?;
-                    return self.shared.fill(writer, &mut group, at);
-                }
-                self.shared.join(writer, &mut group, at, lease, now)?;
-                own = group.held(worker).map(|slot| slot.number).collect();
-                Ok(())
-            })?;
-        }
-        Ok(own)
-    }
-
-    /// Moves these slots forward, and the consumer to the least position of all slots.
-    fn advance(
-        &self,
-        writer: &mut Writer<'_, '_>,
-        group: &mut Group,
-        at: Mark,
-        slots: &[u8],
-        to: Mark,
-    ) -> Result<()> {
-        let is_moved =
-            |slot: &&mut shared::Slot| slots.contains(&slot.number) && slot.at.number < to.number;
-        for slot in group.slots.iter_mut().filter(is_moved) {
-            slot.at = to;
-            self.shared.set_slot(writer, *slot)?;
-        }
-        let least = group.slots.iter().map(|slot| slot.at).min_by_key(|at| at.number);
-        match least {
-            Some(least) if least.number > at.number => self.set(writer, least),
-            _ => Ok(()),
-        }
-    }
-
-    /// Ends the lease of a worker.
-    pub(crate) fn leave(&self, store: &Store, worker: u64) -> Result<()> {
-        store.transaction(|txn| {
-            let (mut writer, ..) = txn.writer(&self.table)?;
-            for shard in writer.with_changes() {
-                if beside(&mut writer, shard, |writer| self.shared.leave(writer, worker))? {
-                    break;
-                }
-            }
-            Ok(())
-        })
     }
 
     fn refuse_missed<'t>(&self, positions: impl Iterator<Item = (Reader<'t>, Mark)>) -> Result<()> {
@@ -576,21 +408,9 @@ impl Consumer {
     pub(crate) fn lag(&self, txn: &ReadTxn<'_>) -> Result<ChangeLag> {
         let mut sum = ChangeLag::default();
         for part in self.streams(txn)? {
-            sum.add(lag(part.reader, part.at)?);
+            sum.add(lag::of(part.reader, part.at)?);
         }
         Ok(sum)
-    }
-}
-
-impl ChangeLag {
-    /// Adds the lag in another shard.
-    fn add(&mut self, other: Self) {
-        self.changes += other.changes;
-        self.bytes += other.bytes;
-        self.since = match (self.since, other.since) {
-            (Some(own), Some(other)) => Some(own.min(other)),
-            (own, other) => own.or(other),
-        };
     }
 }
 
@@ -646,18 +466,4 @@ fn beside<T>(
         Ok(())
     })?;
     outcome.ok_or_else(|| Error::internal("a shard was not written"))
-}
-
-fn lag(reader: Reader<'_>, at: Mark) -> Result<ChangeLag> {
-    let last = changes::last(reader)?;
-    let next = changes::next(reader, at.number)?;
-    let mut lag = ChangeLag {
-        changes: last.number.saturating_sub(at.number),
-        bytes: last.end.saturating_sub(at.end),
-        since: next.map(|(_, change)| time_of(change.time)),
-    };
-    changes::each_pending(reader, |change, bytes| {
-        lag.add(ChangeLag { changes: 1, bytes, since: Some(time_of(change.time)) });
-    })?;
-    Ok(lag)
 }

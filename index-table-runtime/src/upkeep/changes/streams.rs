@@ -40,7 +40,7 @@ pub(crate) fn consumers(txn: &ReadTxn<'_>, table: &OpenTable) -> Result<Vec<Chan
         for (key, record) in changes::consumers(reader)? {
             let name = String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned();
             let (lag, missed) =
-                (lag(reader, record.at)?, removed.number.saturating_sub(record.at.number));
+                (lag::of(reader, record.at)?, removed.number.saturating_sub(record.at.number));
             let (position, last_commit) = (record.at.number, time_of(record.time));
             match consumers.entry(name) {
                 Entry::Vacant(vacant) => {

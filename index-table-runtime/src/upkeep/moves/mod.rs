@@ -13,6 +13,7 @@
 
 mod changed;
 mod clean;
+mod compare;
 mod copy;
 mod entries;
 mod info;
