@@ -12,7 +12,7 @@ use index_table::{Error, Follower, Result, Store};
 
 use crate::{
     archived::{archived, opened},
-    basic::{All, EventRepository, OrderRepository, customer},
+    basic::{All, CustomerRepository, EventRepository, OrderRepository, customer},
 };
 
 /// A tenant whose customers are written besides the rows of `All`.
@@ -240,10 +240,14 @@ fn a_follower_has_the_rows_of_a_table_that_was_not_opened_since_the_growth() -> 
     archived(&store);
     dirs.remove_first_base();
     let follower = dirs.follow()?;
+    let customers = CustomerRepository::open(follower.store())?;
     let orders = OrderRepository::open(follower.store())?;
     let events = EventRepository::open(follower.store())?;
     let check = || -> Result<()> {
         let txn = follower.store().read()?;
+        let own = customer(70, 1);
+        assert_eq!(customers.get_by_email(&txn, &own.email)?, Some(own));
+        assert_eq!(customers.find_by_town(&txn, "town 1").rows().count(), 100);
         assert_eq!((orders.all(&txn).count()?, events.all(&txn).rows().count()), (100, 100));
         assert_eq!(orders.find_by_tenant(&txn, 70).count()?, 1);
         Ok(())
