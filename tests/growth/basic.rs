@@ -166,9 +166,21 @@ fn a_table_that_was_not_open_is_in_the_first_data_file() -> Result<()> {
     all.fill(&store)?;
     drop(all);
     store.add_shard("east", "east")?;
-    let refused = store.move_range("customers", 50u32..100, "east").run();
-    assert!(matches!(refused, Err(Error::ShardRefused { .. })), "{refused:?}");
-    drop(store);
+    let reason = || match store.move_range("customers", 50u32..100, "east").run() {
+        Err(Error::ShardRefused { reason, .. }) => reason,
+        moved => panic!("{moved:?}"),
+    };
+    let all = "`customers`, `events`, `orders`, `postal_codes`";
+    assert_eq!(
+        reason(),
+        format!(
+            "the store has no such map; open the repositories of its tables first: since the store has grown, {all} were not opened"
+        )
+    );
+    let opened = (CustomerRepository::open(&store)?, EventRepository::open(&store)?);
+    let others = "shard `main` has tables `orders`, `postal_codes`, and the store has no record of the distribution of their rows";
+    assert!(reason().starts_with(others), "{}", reason());
+    drop((opened, store));
 
     let store = Store::open(dir.path())?;
     let all = All::open(&store)?;

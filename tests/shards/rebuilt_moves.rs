@@ -130,7 +130,8 @@ fn an_interrupted_move_leaves_no_copies_after_the_manager_was_rebuilt() -> Resul
         };
         // The manager has no record of the tables, so their copies would stay.
         let refused = reason(end());
-        assert!(refused.contains("open its repository first"), "{refused}");
+        assert!(refused.contains("has tables `notes`, `orders`"), "{refused}");
+        assert!(refused.contains("open their repositories first"), "{refused}");
         let orders = OrderRepository::open(&store)?;
         let refused = reason(end());
         assert!(refused.contains("has table `notes`"), "{refused}");

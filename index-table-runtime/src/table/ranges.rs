@@ -121,8 +121,10 @@ impl Store {
         let shards = match shards_of(self)? {
             None => None,
             Some(engine) => {
-                let boundaries = engine.boundaries(map);
-                Some((engine, boundaries.ok_or_else(|| refused("the store has no such map"))?))
+                let Some(boundaries) = engine.boundaries(map) else {
+                    return Err(refused(&engine.no_map()?));
+                };
+                Some((engine, boundaries))
             }
         };
         let in_use = self.inner.tables_in_use();

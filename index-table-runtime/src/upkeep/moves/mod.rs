@@ -475,7 +475,9 @@ fn begun(engine: &Shards, id: MoveId) -> Result<Arc<Moving>> {
 
 /// Checks that a shard map has keys of this type.
 fn check_map(engine: &Shards, what: &str, map: &str, key_type: &str) -> Result<()> {
-    let found = engine.map(map).ok_or_else(|| refused(what, &table::no_map(engine, map)))?;
+    let Some(found) = engine.map(map) else {
+        return Err(refused(what, &table::no_map(engine, map)?));
+    };
     if found.key_type == key_type {
         return Ok(());
     }

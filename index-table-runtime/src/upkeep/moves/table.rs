@@ -79,12 +79,12 @@ pub(super) fn check(engine: &Shards, table: &str) -> Result<()> {
 }
 
 /// Returns the reason why the store has no shard map with this name.
-pub(super) fn no_map(engine: &Shards, map: &str) -> String {
+pub(super) fn no_map(engine: &Shards, map: &str) -> Result<String> {
     match engine.location_of(map) {
         Some(Location::Whole(_) | Location::Part { .. }) => {
-            format!("table `{map}` has no `shard_by`; `move_table` moves all of its rows")
+            Ok(format!("table `{map}` has no `shard_by`; `move_table` moves all of its rows"))
         }
-        _ => "the store has no such map".to_owned(),
+        _ => engine.no_map(),
     }
 }
 

@@ -117,7 +117,7 @@ impl Store {
             what: format!("shard map `{map}`"),
             reason: reason.to_owned(),
         };
-        let found = engine.map(map).ok_or_else(|| refused("the store has no such map"))?;
+        let Some(found) = engine.map(map) else { return Err(refused(&engine.no_map()?)) };
         let tables = self.inner.tables_in_use();
         let routing = tables.iter().find_map(|table| {
             let tables = table.tables.several()?;

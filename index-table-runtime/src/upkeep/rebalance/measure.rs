@@ -116,7 +116,7 @@ pub(super) fn cells(
     (unit, exact): (Unit, bool),
     refused: &dyn Fn(String) -> Error,
 ) -> Result<Measured> {
-    let found = engine.map(map).ok_or_else(|| refused("the store has no such map".to_owned()))?;
+    let Some(found) = engine.map(map) else { return Err(refused(engine.no_map()?)) };
     let in_use = store.inner.tables_in_use();
     let is_closed = |name: &String| in_use.iter().all(|table| table.schema.name != name);
     if let Some(name) = engine.tables_with_map(map).into_iter().find(is_closed) {
