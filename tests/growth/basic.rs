@@ -288,3 +288,30 @@ fn a_copy_of_a_grown_store_is_a_store_with_shards() -> Result<()> {
     All::open(&copied)?.check(&copied)?;
     Ok(())
 }
+
+#[test]
+fn a_copy_of_the_only_shard_is_a_store_with_one_data_file() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("shop"), dir.path().join("copy"));
+    let store = Store::open(&path)?;
+    let all = All::open(&store)?;
+    all.fill(&store)?;
+    store.add_shard("east", "east")?;
+    store.move_range("customers", 50u32.., "east").run()?;
+    store.move_slots("customers.email", .., "east").run()?;
+    store.move_range("customers", 0u32.., "main").run()?;
+    store.remove_shard("east")?;
+    store.backup_shard(&store.shard("main")?, &copy)?;
+    drop((all, store));
+
+    let store = Store::open(&copy)?;
+    assert!(!copy.join("shards.manager").exists());
+    All::open(&store)?.check(&store)?;
+    drop(store);
+    // It can grow again.
+    let store = Store::open(&copy)?;
+    let all = All::open(&store)?;
+    store.add_shard("west", "west")?;
+    store.move_range("customers", 50u32.., "west").run()?;
+    all.check(&store)
+}
