@@ -372,13 +372,18 @@ impl Deref for CurrentRouting<'_> {
 }
 
 impl Tables {
-    /// Returns the table with the routing of these maps; `None` if it has no shard map.
+    /// Returns the table with the routing of these maps; `None` if it has no shard map, and the shards of the store are the same. A
+    /// table without a shard map can have databases in other shards: the target of a cancelled move, with a consumer or a queue.
     pub(super) fn in_generation(&self, maps: &Maps) -> Option<Arc<Self>> {
         let latest = self.shared.latest.read().clone();
         if let Some(latest) = latest.filter(|latest| latest.generation == maps.generation) {
             return Some(latest);
         }
-        let routing = self.routing_in(maps)?;
+        let routing = match self.routing_in(maps) {
+            Some(routing) => routing,
+            None if self.present == maps.shards => return None,
+            None => self.routing.clone(),
+        };
         let shared = Arc::clone(&self.shared);
         let (generation, present) = (maps.generation, Arc::clone(&maps.shards));
         let tables = Arc::new(Self { routing, generation, present, shared });
