@@ -9,6 +9,8 @@ use std::{
 use index_table::{Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
+use crate::basic::{PostalCode, PostalCodeRepository};
+
 const SHOP: &str = "INDEX_TABLE_GROWTH_UNOPENED_SHOP";
 
 const TENANTS: u32 = 100;
@@ -244,5 +246,45 @@ fn a_reader_opens_the_store_again_if_a_writer_declares_other_maps() -> Result<()
     check(&store, &people)?;
     assert_eq!(reader.ask("check"), "reopen");
     assert_eq!(reader.ask("check"), "ok");
+    Ok(())
+}
+
+/// The other shards get their copies when a writer opens the repository.
+#[test]
+fn a_reader_reads_a_reference_table_that_no_writer_has_opened_since() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let shop = dir.path().join("shop");
+    {
+        let store = Store::open(&shop)?;
+        let codes = PostalCodeRepository::open(&store)?;
+        store.transaction(|txn| {
+            ["10115", "98052"].into_iter().try_for_each(|code| {
+                codes.insert(txn, &PostalCode { code: code.into(), town: "town".into() })
+            })
+        })?;
+        drop(codes);
+        store.add_shard("east", "east")?;
+    }
+    for is_opened in [false, true] {
+        if is_opened {
+            let store = Store::open(&shop)?;
+            drop(PostalCodeRepository::open(&store)?);
+        }
+        let reader = Store::options().read_only(true).open(&shop)?;
+        let recorded = reader.open_recorded()?;
+        assert_eq!(recorded.tables.len(), 1, "{recorded:?}");
+        drop(recorded);
+        let codes = PostalCodeRepository::open(&reader)?;
+        let txn = reader.read()?;
+        assert_eq!(codes.all(&txn).count()?, 2);
+        assert_eq!(codes.all(&txn).rows().count(), 2);
+        assert!(codes.get(&txn, "98052")?.is_some());
+        assert!(codes.verify(&txn).run()?.is_clean());
+        assert!(reader.verify()?.is_clean());
+        let east = reader.shard("east")?;
+        let read = codes.get(&reader.read_on(&east)?, "98052").map(|row| row.is_some());
+        let is_there = if is_opened { matches!(read, Ok(true)) } else { read.is_err() };
+        assert!(is_there, "{read:?}");
+    }
     Ok(())
 }

@@ -334,6 +334,15 @@ pub(super) fn open_in(
         }
         return Ok(None);
     }
+    // The other shards get their copies when a writer opens the table.
+    if shards.is_read_only()
+        && routing.is_reference()
+        && !shards.is_first_file(number)
+        && !has_table(opened, rows.schema)?
+        && shards.is_from_one_file(rows.schema.name)?
+    {
+        return Ok(None);
+    }
     let is_from_elsewhere = unchecked.is_some();
     let has_global = !rows.distribution.global().is_empty();
     if is_from_elsewhere && shards.is_read_only() && has_global {

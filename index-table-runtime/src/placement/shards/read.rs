@@ -180,6 +180,9 @@ impl<'t> Reader<'t> {
         let is_read = |shard: &&ShardNumber| alone.is_none_or(|alone| alone == **shard);
         let mut parts: Vec<Part<'t>> = Vec::new();
         for number in routing.all_shards().iter().filter(is_read).copied() {
+            if alone.is_none() && self.lacks_copy(number)? {
+                continue;
+            }
             let reader = self.of_shard(number)?;
             let first_copy = parts.first().map(|first| first.reader);
             let first_copy = first_copy.filter(|_| routing.is_reference());
@@ -187,6 +190,15 @@ impl<'t> Reader<'t> {
             parts.push(Part { shard, number, routing, reader, first_copy });
         }
         Ok(parts)
+    }
+
+    /// Whether a reader has opened the table before a writer that makes the copies of a reference table after the store has grown.
+    fn lacks_copy(self, shard: ShardNumber) -> Result<bool> {
+        let (routing, engine) = (&self.tables.routing, self.txn.engine());
+        Ok(routing.is_reference()
+            && self.tables.in_shard(shard).is_none()
+            && engine.is_read_only()
+            && engine.is_from_one_file(routing.schema().name)?)
     }
 
     /// Returns the readers of the shards that can have changes in the stream of the table.
