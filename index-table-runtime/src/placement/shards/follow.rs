@@ -113,18 +113,30 @@ impl Engine {
         parts: &Parts,
     ) -> Result<bool> {
         self.refuse_forked()?;
-        if let Some(manager) = &parts.manager {
-            self.follow_manager(manager)?;
-        }
-        let mut lacking = Vec::new();
+        let (mut lacking, mut gone) = (Vec::new(), None);
         for (shard, number) in &parts.shards {
             match self.follower(*shard) {
                 InFollower::Here(engine) if engine.last_commit() < *number => {
                     lacking.push((*shard, *number, engine));
                 }
-                InFollower::Here(_) | InFollower::Gone => {}
+                InFollower::Here(_) => {}
+                InFollower::Gone => gone = gone.or(Some(*shard)),
                 InFollower::Missing => return Err(Error::internal("a follower without a shard")),
             }
+        }
+        // The other shards have the commit that removed it, and this one is later.
+        if let Some(shard) = gone.filter(|_| !lacking.is_empty()) {
+            self.set_lacks_shard();
+            return Err(Error::NotInArchive {
+                path: archive.to_owned(),
+                reason: format!(
+                    "shard number {shard} was attached to the original again; drop the follower and open it again, which copies the \
+                     archive"
+                ),
+            });
+        }
+        if let Some(manager) = &parts.manager {
+            self.follow_manager(manager)?;
         }
         if lacking.is_empty() {
             return Ok(false);
@@ -222,8 +234,9 @@ impl Engine {
             }
             let is_here = self.shards.get(number).is_some_and(|it| it.last_engine().is_some());
             if !is_here && record.state == ShardState::Open {
-                // The rows of this shard follow in later records.
-                record.state = ShardState::New;
+                // The rows of an added shard follow in later records. A shard that comes back stays away until the next copy.
+                let is_gone = self.shards.get(number).is_some_and(super::Shard::is_gone);
+                record.state = if is_gone { ShardState::Removed } else { ShardState::New };
             }
         }
         for (name, map) in &records.maps {
