@@ -36,7 +36,7 @@ use crate::{
     model::{
         entity::Entity,
         error::Result,
-        key::KeyBuf,
+        key::{KeyBuf, Sequence},
         revision::{Revised, RevisionNumber as _},
         row_vtable::RowVtable,
         schema::Source,
@@ -122,6 +122,34 @@ impl<R: Entity> Table<R> {
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         let open = &self.open;
         open.write_row(txn, Writing::Insert, &mut |new, tried| open.load_new(row, new, tried))
+    }
+
+    /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
+    /// is one number. The next number is one above all assigned numbers and all primary keys in the table; the first
+    /// number is 1. In a table whose primary key is the fields of `shard_by` and then one number, the repository has its
+    /// own `insert_with`, which also takes these fields, and numbers the rows within them.
+    ///
+    /// On a server, each store takes blocks of numbers, so that clients don't wait for each other. The numbers of several
+    /// stores don't ascend together, and unused numbers of a block, of a transaction that was rolled back, and of an
+    /// operation that failed are gaps.
+    ///
+    /// Cost: the same as [`insert`](Table::insert), and one seek to the last row, one look-up and one write; on a server, the
+    /// same as `insert`, and two round trips for each block.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`], and [`Error::NotOffered`] for a table
+    /// in several shards. After an error, nothing has changed, and the number is not assigned.
+    pub fn insert_with(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        row: impl FnOnce(R::Key) -> R,
+    ) -> Result<R::Key>
+    where
+        R::Key: Sequence,
+    {
+        span!(TRACE, "insert", table = R::TABLE.name);
+        self.insert_after(txn, &[], row)
     }
 
     /// Adds a row, or replaces the row with the same primary key. If the table already has the row with the

@@ -9,7 +9,6 @@ use crate::{
     },
     placement::Writer,
     store::WriteTxn,
-    usage::trace::span,
     write::{
         Scratch, Written, rows,
         sequence::{self, Next},
@@ -17,34 +16,6 @@ use crate::{
 };
 
 impl<R: Entity> Table<R> {
-    /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
-    /// is one number. The next number is one above all assigned numbers and all primary keys in the table; the first
-    /// number is 1. In a table whose primary key is the fields of `shard_by` and then one number, the repository has its
-    /// own `insert_with`, which also takes these fields, and numbers the rows within them.
-    ///
-    /// On a server, each store takes blocks of numbers, so that clients don't wait for each other. The numbers of several
-    /// stores don't ascend together, and unused numbers of a block, of a transaction that was rolled back, and of an
-    /// operation that failed are gaps.
-    ///
-    /// Cost: the same as [`insert`](Table::insert), and one seek to the last row, one look-up and one write; on a server, the
-    /// same as `insert`, and two round trips for each block.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`], and [`Error::NotOffered`] for a table
-    /// in several shards. After an error, nothing has changed, and the number is not assigned.
-    pub fn insert_with(
-        &self,
-        txn: &mut WriteTxn<'_>,
-        row: impl FnOnce(R::Key) -> R,
-    ) -> Result<R::Key>
-    where
-        R::Key: Sequence,
-    {
-        span!(TRACE, "insert", table = R::TABLE.name);
-        self.insert_after(txn, &[], row)
-    }
-
     /// [`insert_with`](Table::insert_with), which numbers the last field of the primary key after its leading fields.
     pub(super) fn insert_after<N: Sequence>(
         &self,
