@@ -8,7 +8,7 @@ use super::{
 };
 
 impl Options {
-    /// Sets the directory of an archive, with [`Durability::Journal`]. Default: none. Every commit is copied to the
+    /// Sets the directory of an archive, with [`Durability::Journal`](crate::Durability::Journal). Default: none. Every commit is copied to the
     /// directory within a second, and [`Store::restore_archive`](crate::Store::restore_archive) restores the store as of
     /// any commit. When the last handle to the store is dropped, the archive has all commits.
     ///

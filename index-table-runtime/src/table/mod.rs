@@ -117,8 +117,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::MissingReference`], [`Error::KeyTooLong`] and
-    /// [`Error::Codec`], after which nothing has changed; the [errors of writing](crate::Error#common-errors).
+    /// [`Error::DuplicateKey`](crate::Error::DuplicateKey), [`Error::UniqueViolation`](crate::Error::UniqueViolation), [`Error::MissingReference`](crate::Error::MissingReference), [`Error::KeyTooLong`](crate::Error::KeyTooLong) and
+    /// [`Error::Codec`](crate::Error::Codec), after which nothing has changed; the [errors of writing](crate::Error#common-errors).
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         let open = &self.open;
         open.write_row(txn, Writing::Insert, &mut |new, tried| open.load_new(row, new, tried))
@@ -138,7 +138,7 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`], and [`Error::NotOffered`] for a table
+    /// The errors of [`insert`](Table::insert), [`Error::SequenceExhausted`](crate::Error::SequenceExhausted), [`Error::OtherKey`](crate::Error::OtherKey), and [`Error::NotOffered`](crate::Error::NotOffered) for a table
     /// in several shards. After an error, nothing has changed, and the number is not assigned.
     pub fn insert_with(
         &self,
@@ -163,8 +163,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::UniqueViolation`], [`Error::MissingReference`], [`Error::KeyTooLong`] and [`Error::Codec`], and
-    /// [`Error::Conflict`] if the stored row has another revision, after which nothing has changed; the
+    /// [`Error::UniqueViolation`](crate::Error::UniqueViolation), [`Error::MissingReference`](crate::Error::MissingReference), [`Error::KeyTooLong`](crate::Error::KeyTooLong) and [`Error::Codec`](crate::Error::Codec), and
+    /// [`Error::Conflict`](crate::Error::Conflict) if the stored row has another revision, after which nothing has changed; the
     /// [errors of writing](crate::Error#common-errors).
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         let open = &self.open;
@@ -247,8 +247,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`put`](Table::put), and if the primary key was changed, [`Error::DuplicateKey`] if another row
-    /// has the new key, and [`Error::Referenced`] if rows refer to the former key. After an error, nothing has changed.
+    /// The errors of [`put`](Table::put), and if the primary key was changed, [`Error::DuplicateKey`](crate::Error::DuplicateKey) if another row
+    /// has the new key, and [`Error::Referenced`](crate::Error::Referenced) if rows refer to the former key. After an error, nothing has changed.
     pub fn update_key(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -265,7 +265,7 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Referenced`] if rows of other tables refer to the row, after which nothing has changed; the
+    /// [`Error::Referenced`](crate::Error::Referenced) if rows of other tables refer to the row, after which nothing has changed; the
     /// [errors of writing](crate::Error#common-errors).
     pub fn delete_key(&self, txn: &mut WriteTxn<'_>, key: impl Borrow<R::Key>) -> Result<bool> {
         self.open.delete(txn, encoded::<R>(key).as_bytes())
@@ -278,7 +278,7 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] if the stored row has another revision or does not exist, after which nothing has changed;
+    /// [`Error::Conflict`](crate::Error::Conflict) if the stored row has another revision or does not exist, after which nothing has changed;
     /// the [errors of writing](crate::Error#common-errors).
     ///
     /// # Examples
@@ -413,7 +413,7 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Store::read`]; [`Error::WriteInProgress`] if this thread has a write transaction, which would wait
+    /// The errors of [`Store::read`]; [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction, which would wait
     /// for itself.
     pub fn wait_for(&self, store: &Store, token: &IndexToken, timeout: Duration) -> Result<bool> {
         store::wait_for(store, &self.open, token, timeout)

@@ -26,7 +26,7 @@ pub struct StreamedChange<R: Entity> {
     pub row: R,
 }
 
-/// Some changes of a change stream, in their order; from [`Changes::next_batch`]. It is a slice of
+/// Some changes of a change stream, in their order; from [`Changes::next_batch`](crate::Changes::next_batch). It is a slice of
 /// [`StreamedChange`]s.
 #[must_use = "the consumer gets the changes again until the batch is committed"]
 pub struct ChangeBatch<R: Entity> {
@@ -58,8 +58,8 @@ impl<R: Entity> ChangeBatch<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::BatchSuperseded`] if the consumer has committed other changes since the batch was read, or was removed and
-    /// created again; then roll back the transaction. [`Error::NoConsumer`] if it was removed, [`Error::WrongStore`] in a
+    /// [`Error::BatchSuperseded`](crate::Error::BatchSuperseded) if the consumer has committed other changes since the batch was read, or was removed and
+    /// created again; then roll back the transaction. [`Error::NoConsumer`](crate::Error::NoConsumer) if it was removed, [`Error::WrongStore`](crate::Error::WrongStore) in a
     /// transaction of another store; the [errors of writing](crate::Error#common-errors). After an error, nothing has changed.
     ///
     /// # Examples
