@@ -137,6 +137,17 @@ fn a_follower_finds_all_present_rows_while_its_original_detaches_and_attaches_a_
     Ok(())
 }
 
+/// Checks that a follower, and then a reader, find all rows.
+fn check_others(dirs: &Dirs, store: Store, users: UserRepository) -> TestResult {
+    wait(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
+    assert!(check(follower.store(), &UserRepository::open(follower.store())?)?);
+    drop((store, users));
+    let reader = Store::options().read_only(true).open(&dirs.store)?;
+    assert!(check(&reader, &UserRepository::open(&reader)?)?);
+    Ok(())
+}
+
 /// An attached shard is checked once. It has nothing of the table then.
 #[test]
 fn readers_and_followers_find_rows_that_move_to_an_attached_shard() -> TestResult {
@@ -146,13 +157,7 @@ fn readers_and_followers_find_rows_that_move_to_an_attached_shard() -> TestResul
     store.detach_shard("d")?;
     store.attach_shard("d", "d")?;
     store.move_range("users", 10u32..20, "d").run()?;
-    wait(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
-    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
-    assert!(check(follower.store(), &UserRepository::open(follower.store())?)?);
-    drop((store, users));
-    let reader = Store::options().read_only(true).open(&dirs.store)?;
-    assert!(check(&reader, &UserRepository::open(&reader)?)?);
-    Ok(())
+    check_others(&dirs, store, users)
 }
 
 /// The shard is attached with the files that an earlier transaction still uses, so the table is still open in it.
@@ -168,11 +173,5 @@ fn readers_and_followers_find_rows_that_move_to_a_shard_that_was_attached_in_use
     assert!(check_in(&before, &users)?);
     drop(before);
     store.move_range("users", 10u32..20, "b").run()?;
-    wait(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
-    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
-    assert!(check(follower.store(), &UserRepository::open(follower.store())?)?);
-    drop((store, users));
-    let reader = Store::options().read_only(true).open(&dirs.store)?;
-    assert!(check(&reader, &UserRepository::open(&reader)?)?);
-    Ok(())
+    check_others(&dirs, store, users)
 }

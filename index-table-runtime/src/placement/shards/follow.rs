@@ -124,7 +124,7 @@ impl Engine {
                 InFollower::Missing => return Err(Error::internal("a follower without a shard")),
             }
         }
-        // The other shards have the commit that removed it, and this one is later.
+        // A record that another shard lacks is later than the commit that removed this one.
         if let Some(shard) = gone.filter(|_| !lacking.is_empty()) {
             self.set_lacks_shard();
             return Err(Error::NotInArchive {

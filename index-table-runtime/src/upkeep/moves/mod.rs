@@ -347,8 +347,8 @@ impl<'a> Move<'a> {
     ///
     /// - [`Error::ShardRefused`]: there is no such shard or shard map, or its keys have another type; the range has no keys; the
     ///   table of a [`move_table`](Store::move_table) has a shard key, is a reference table, or has references to or from another
-    ///   table in its shard; the repository of a table with this map is not open, or of a table in one of the two shards that was
-    ///   not opened since the shard map manager was [rebuilt](crate::Options::rebuild), or the store has grown; another move is
+    ///   table in its shard; the repository of a table with this map is not open; a table in one of the two shards was not opened
+    ///   since the shard map manager was [rebuilt](crate::Options::rebuild), or since the store has grown; another move is
     ///   running, or is unfinished and has some of these keys.
     /// - [`Error::IndexNotReadable`]: a local index, or the moved global index, is not completely built.
     /// - [`Error::NotOffered`]: the durability of the store is not [`Journal`](crate::Durability::Journal).
