@@ -1,0 +1,169 @@
+//! Numbers as bytes.
+
+/// The largest number of bytes of a varint.
+const LONGEST: usize = 10;
+
+/// Appends seven bits for each byte, the lowest first; the eighth bit says that another byte follows.
+#[inline]
+pub(crate) fn varint(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 {
+        out.push(value as u8);
+    } else if value < 1 << 14 {
+        out.extend_from_slice(&[value as u8 | 0x80, (value >> 7) as u8]);
+    } else if value < 1 << 21 {
+        out.extend_from_slice(&[
+            value as u8 | 0x80,
+            (value >> 7) as u8 | 0x80,
+            (value >> 14) as u8,
+        ]);
+    } else {
+        long_varint(out, value);
+    }
+}
+
+#[inline(never)]
+fn long_varint(out: &mut Vec<u8>, mut value: u64) {
+    let mut all = [0; LONGEST];
+    let len = varint_len(value);
+    for byte in all.iter_mut().take(len) {
+        *byte = value as u8 | 0x80;
+        value >>= 7;
+    }
+    if let Some(last) = all.get_mut(len - 1) {
+        *last &= 0x7f;
+    }
+    // The whole array at once, because copies of a constant length are inlined.
+    let end = out.len() + len;
+    out.extend_from_slice(&all);
+    out.truncate(end);
+}
+
+/// Returns the number of bytes of a varint.
+pub(crate) const fn varint_len(value: u64) -> usize {
+    (70 - (value | 1).leading_zeros() as usize) / 7
+}
+
+/// Replaces the varint `old` at this position.
+pub(crate) fn replace_varint(out: &mut Vec<u8>, at: usize, old: u64, new: u64) {
+    let mut bytes = Vec::with_capacity(LONGEST);
+    varint(&mut bytes, new);
+    out.splice(at..at + varint_len(old), bytes);
+}
+
+/// Reads a varint of any length, and removes it.
+#[inline(never)]
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for (position, &byte) in bytes.iter().enumerate().take(LONGEST) {
+        if position == LONGEST - 1 && byte > 1 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << (7 * position);
+        if byte < 0x80 {
+            *bytes = bytes.get(position + 1..)?;
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Maps numbers near zero to small ones.
+#[inline]
+pub(crate) const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+/// The inverse of [`zigzag`].
+#[inline]
+pub(crate) const fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
+/// The bits of an `f32`'s fraction that an `f64` has more.
+const MORE_BITS: u32 = 29;
+
+/// Returns the same number as an `f64`. The bits of a NaN are kept, which a cast of it does not promise.
+pub(crate) fn widen(value: f32) -> f64 {
+    if !value.is_nan() {
+        return value.into();
+    }
+    let bits = u64::from(value.to_bits());
+    f64::from_bits((bits & 1 << 31) << 32 | 0x7ff << 52 | (bits & 0x7f_ffff) << MORE_BITS)
+}
+
+/// Returns the same number as an `f32`, if there is one.
+pub(crate) fn narrow(value: f64) -> Option<f32> {
+    let narrow = if value.is_nan() {
+        let bits = value.to_bits();
+        f32::from_bits(
+            (bits >> 32 & 1 << 31) as u32 | 0xff << 23 | (bits >> MORE_BITS & 0x7f_ffff) as u32,
+        )
+    } else {
+        value as f32
+    };
+    (widen(narrow).to_bits() == value.to_bits()).then_some(narrow)
+}
+
+/// Returns the same number as an `f64`, if there is one.
+#[expect(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "compared with the number")]
+pub(crate) fn float_of_unsigned(value: u64) -> Option<f64> {
+    let float = value as f64;
+    // The cast back saturates, so the largest number would seem to be exact.
+    (float < 2_f64.powi(64) && float as u64 == value).then_some(float)
+}
+
+/// Returns the same number as an `f64`, if there is one.
+#[expect(clippy::cast_precision_loss, reason = "compared with the number")]
+pub(crate) fn float_of_signed(value: i64) -> Option<f64> {
+    let float = value as f64;
+    (float < 2_f64.powi(63) && float as i64 == value).then_some(float)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_of_every_length_are_read_back() {
+        for bits in 0..=64_u32 {
+            for value in [0, 1, u64::MAX] {
+                let value = (value | 1_u64.checked_shl(bits).unwrap_or(0))
+                    & u64::MAX.checked_shr(63 - bits.min(63)).unwrap();
+                let mut bytes = Vec::new();
+                varint(&mut bytes, value);
+                assert_eq!(bytes.len(), varint_len(value));
+                let mut rest = &bytes[..];
+                assert_eq!(take_varint(&mut rest), Some(value));
+                assert!(rest.is_empty());
+            }
+        }
+        assert_eq!(take_varint(&mut &[0xff; 10][..]), None, "more than 64 bits");
+        assert_eq!(take_varint(&mut &[0x80, 0x80][..]), None, "no end");
+    }
+
+    #[test]
+    fn signs_are_kept() {
+        for value in [0, -1, 1, i64::MIN, i64::MAX] {
+            assert_eq!(unzigzag(zigzag(value)), value);
+        }
+        assert_eq!((zigzag(0), zigzag(-1), zigzag(1)), (0, 1, 2));
+    }
+
+    #[test]
+    fn floats_change_their_width_only_exactly() {
+        let floats = [0.0, -0.0, 0.1, f32::MIN_POSITIVE / 4.0, f32::MAX, f32::INFINITY, f32::NAN];
+        let bits =
+            floats.map(f32::to_bits).into_iter().chain([0x7fa0_0001, 0xffff_ffff, 0xff80_0001]);
+        for bits in bits {
+            assert_eq!(narrow(widen(f32::from_bits(bits))).map(f32::to_bits), Some(bits));
+        }
+        assert_eq!(narrow(0.1), None);
+        assert_eq!(narrow(f64::from_bits(0x7ff8_0000_0000_0001)), None, "a NaN with more bits");
+        assert_eq!(narrow(1e300), None);
+        assert_eq!(float_of_unsigned(1 << 53), Some(9_007_199_254_740_992.0));
+        assert_eq!(float_of_unsigned((1 << 53) + 1), None);
+        assert_eq!(float_of_unsigned(u64::MAX), None);
+        assert_eq!(float_of_signed(i64::MAX), None);
+        assert_eq!(float_of_signed(i64::MIN), Some(-9_223_372_036_854_775_808.0));
+    }
+}

@@ -1,0 +1,215 @@
+//! The lists, enums and unions of a table.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    MAX_LISTS,
+    error::{Reason, Result, damaged, unrecorded},
+    kind::{Enum, Kind, List, Union},
+    learn,
+    read::Reader,
+    write,
+};
+
+/// The union of the rows.
+pub(crate) const ROOT: u32 = 0;
+/// The union of the structs inside of values with tags.
+pub(crate) const LOOSE: u32 = 1;
+
+/// The names and kinds in the rows of a table.
+///
+/// A catalog only grows: a later version reads the rows of each earlier one. [`encode`](Self::encode) doesn't change it,
+/// and fails for a value with something new; [`record`](Self::record) adds what the value needs.
+///
+/// # Examples
+///
+/// ```
+/// use index_table_rows::Catalog;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize)]
+/// struct Before {
+///     id: u64,
+///     name: String,
+/// }
+///
+/// #[derive(Deserialize, PartialEq, Debug)]
+/// struct After {
+///     #[serde(alias = "name")]
+///     title: String,
+///     id: u64,
+///     #[serde(default)]
+///     tags: Vec<String>,
+/// }
+///
+/// # fn main() -> Result<(), index_table_rows::Error> {
+/// let mut catalog = Catalog::new();
+/// let mut row = Vec::new();
+/// catalog.record(&Before { id: 7, name: "Oslo".into() }, &mut row)?;
+/// assert_eq!(row, b"\x00\x07\x04Oslo");
+/// let after = After { title: "Oslo".into(), id: 7, tags: Vec::new() };
+/// assert_eq!(catalog.decode::<After>(&row)?, after);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Catalog {
+    pub(crate) lists: Vec<List>,
+    pub(crate) enums: Vec<Enum>,
+    pub(crate) unions: Vec<Union>,
+    pub(crate) version: u64,
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Catalog {
+    /// Creates a catalog without lists.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            lists: Vec::new(),
+            enums: Vec::new(),
+            unions: vec![Union::default(), Union::default()],
+            version: 0,
+        }
+    }
+
+    /// Returns the number of changes.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns the number of lists of structs and tuples.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// Whether nothing is recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.version == 0
+    }
+
+    /// Appends the row of `value`.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Unrecorded`] if the value needs what [`record`](Self::record) would add, and the errors of the value.
+    /// `out` is as before.
+    pub fn encode<T: Serialize + ?Sized>(&self, value: &T, out: &mut Vec<u8>) -> Result {
+        let start = out.len();
+        write::write(self, None, value, out).inspect_err(|_| out.truncate(start))
+    }
+
+    /// Adds what `value` needs, and appends its row. [`encode`](Self::encode) returns the same bytes from then on.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the value, and [`Reason::TooLarge`]. The catalog and `out` are as before.
+    pub fn record<T: Serialize + ?Sized>(&mut self, value: &T, out: &mut Vec<u8>) -> Result {
+        let mut grown = self.clone();
+        let start = out.len();
+        grown.record_in_place(value, out).inspect_err(|_| out.truncate(start))?;
+        *self = grown;
+        Ok(())
+    }
+
+    fn record_in_place<T: Serialize + ?Sized>(&mut self, value: &T, out: &mut Vec<u8>) -> Result {
+        let guide = learn::learn(self, value)?;
+        if self.lists.len() > MAX_LISTS
+            || self.enums.len() > MAX_LISTS
+            || self.unions.len() > MAX_LISTS
+        {
+            return Err(Reason::TooLarge.into());
+        }
+        self.check()?;
+        write::write(self, Some(&guide), value, out)
+    }
+
+    /// Whether a row of `value` would have the bytes of `row`, with its lists. They may be older than those of
+    /// [`encode`](Self::encode).
+    #[must_use]
+    pub fn is_same<T: Serialize + ?Sized>(&self, row: &[u8], value: &T) -> bool {
+        write::is_same(self, row, value)
+    }
+
+    /// Reads a row.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Unrecorded`] if the row was written with a later version of the catalog, [`Reason::Damaged`], and the
+    /// errors of the type.
+    pub fn decode<'de, T: Deserialize<'de>>(&self, row: &'de [u8]) -> Result<T> {
+        let mut reader = Reader::new(self, row);
+        let value = T::deserialize(&mut reader);
+        if reader.is_done() { value } else { self.decode_again(row, reader, value) }
+    }
+
+    /// The end of [`decode`](Self::decode) if not all bytes were read.
+    #[cold]
+    fn decode_again<'de, T: Deserialize<'de>>(
+        &self,
+        row: &'de [u8],
+        first: Reader<'de, '_>,
+        value: Result<T>,
+    ) -> Result<T> {
+        if !first.is_misplaced() {
+            return value.and(Err(damaged()));
+        }
+        let mut reader = Reader::by_names(self, row);
+        let value = T::deserialize(&mut reader)?;
+        if !reader.is_done() {
+            return Err(damaged());
+        }
+        first.confirm();
+        Ok(value)
+    }
+
+    /// Reads a row by names, and returns the first field or variant of the row that the type does not read, if there is
+    /// one. A row that is written from this value would lack it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Self::decode).
+    pub fn decode_noting<'de, T: Deserialize<'de>>(
+        &self,
+        row: &'de [u8],
+    ) -> Result<(T, Option<String>)> {
+        let mut reader = Reader::by_names(self, row);
+        let value = T::deserialize(&mut reader)?;
+        if reader.is_done() { Ok((value, reader.into_lost())) } else { Err(damaged()) }
+    }
+
+    #[inline]
+    pub(crate) fn list(&self, number: u32) -> Result<&List> {
+        self.lists.get(number as usize).ok_or_else(unrecorded)
+    }
+
+    #[inline]
+    pub(crate) fn enumeration(&self, number: u32) -> Result<&Enum> {
+        self.enums.get(number as usize).ok_or_else(unrecorded)
+    }
+
+    #[inline]
+    pub(crate) fn union(&self, number: u32) -> Result<&Union> {
+        self.unions.get(number as usize).ok_or_else(unrecorded)
+    }
+
+    /// Returns the list of a struct of a union.
+    pub(crate) fn list_in(&self, union: &Union, alternative: u32) -> Option<&List> {
+        match union.kinds.get(alternative as usize)? {
+            Kind::Struct(list) => self.lists.get(*list as usize),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn enum_named(&self, name: &str) -> Option<u32> {
+        self.enums.iter().position(|it| it.name.text() == name).map(|position| position as u32)
+    }
+}
