@@ -4,17 +4,21 @@ use std::{
     borrow::Cow,
     net::{IpAddr, Ipv6Addr},
     num::NonZero,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
 use chrono::{DateTime, NaiveDate, Utc};
+use compact_str::CompactString;
 use index_table::{IndexTable, Store};
+use ordered_float::OrderedFloat;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use time::OffsetDateTime;
 use ulid::Ulid;
+use url::Url;
 use uuid::Uuid;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -28,6 +32,8 @@ type TestResult = Result<(), Box<dyn std::error::Error>>;
 #[index(ulid, unique)]
 #[index(seen, moment, stamp)]
 #[index(ip, pause, number)]
+#[index(url, path, include = [word])]
+#[index(word, score)]
 struct Sale {
     #[primary_key]
     id: Uuid,
@@ -44,6 +50,10 @@ struct Sale {
     ip: IpAddr,
     pause: Duration,
     number: NonZero<u16>,
+    url: Url,
+    path: PathBuf,
+    word: CompactString,
+    score: OrderedFloat<f64>,
 }
 
 fn sale(number: u16) -> Result<Sale, Box<dyn std::error::Error>> {
@@ -64,6 +74,10 @@ fn sale(number: u16) -> Result<Sale, Box<dyn std::error::Error>> {
         ip: Ipv6Addr::from_bits(number.into()).into(),
         pause: Duration::from_millis(number.into()),
         number: NonZero::new(number).ok_or("zero")?,
+        url: Url::parse(&format!("https://Example.com/{}", number / 10))?,
+        path: format!("/films/{number}").into(),
+        word: if number.is_multiple_of(2) { "even" } else { "odd" }.into(),
+        score: OrderedFloat(f64::from(number) / 10.0 - 5.0),
     })
 }
 
@@ -97,5 +111,14 @@ fn rows_are_found_by_keys_of_other_crates_types() -> TestResult {
     assert_eq!(found.first()?.as_ref(), Some(row));
     let found = sales.find_by_ip_pause_number(&txn, row.ip, row.pause, row.number);
     assert_eq!(found.first()?.as_ref(), Some(row));
+    let found = sales.find_by_url_path(&txn, &row.url, &row.path);
+    assert_eq!(found.first()?.as_ref(), Some(row));
+    let entry = sales.find_by_url(&txn, &row.url).entries().next().ok_or("none")??;
+    assert_eq!((entry.url, entry.path), ("https://example.com/11", Path::new("/films/110")));
+    assert_eq!(entry.word, "even");
+    let scores = sales.find_by_word_score_range(&txn, "odd", OrderedFloat(-0.0)..);
+    assert_eq!(scores.count()?, 125);
+    let urls = sales.distinct_url(&txn).values().collect::<Result<Vec<Url>, _>>()?;
+    assert_eq!((urls.len(), urls.contains(&row.url)), (30, true));
     Ok(())
 }

@@ -26,7 +26,7 @@ pub trait TextKey: Key {}
 impl TextKey for String {}
 
 #[inline]
-fn escape(bytes: &[u8], out: &mut KeyBuf) {
+pub(super) fn escape(bytes: &[u8], out: &mut KeyBuf) {
     if has_special(bytes) {
         return escape_special(bytes, out);
     }
@@ -259,7 +259,7 @@ macro_rules! as_text {
     )+};
 }
 
-#[cfg(feature = "smol_str")]
+#[cfg(any(feature = "compact_str", feature = "smol_str"))]
 pub(super) use as_text;
 
 as_text!(Box<str>, Arc<str>, Cow<'static, str>);

@@ -42,6 +42,7 @@ mod desc;
 mod each;
 mod hash;
 mod named;
+mod path;
 mod plain;
 mod range_of;
 mod read;

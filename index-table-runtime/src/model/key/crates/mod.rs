@@ -4,8 +4,12 @@
 mod bytes;
 #[cfg(feature = "chrono")]
 mod chrono;
+#[cfg(feature = "compact_str")]
+mod compact_str;
 #[cfg(feature = "jiff")]
 mod jiff;
+#[cfg(feature = "ordered-float")]
+mod ordered_float;
 #[cfg(feature = "rust_decimal")]
 mod rust_decimal;
 #[cfg(feature = "smol_str")]
@@ -14,6 +18,8 @@ mod smol_str;
 mod time;
 #[cfg(feature = "ulid")]
 mod ulid;
+#[cfg(feature = "url")]
+mod url;
 #[cfg(feature = "uuid")]
 mod uuid;
 

@@ -87,6 +87,73 @@ mod smol_str {
     golden! { "smol_str": "smol_str::SmolStr" SmolStr, [("a\0".into(), "61 01 01 00")]; }
 }
 
+#[cfg(feature = "compact_str")]
+mod compact_str {
+    use ::compact_str::CompactString;
+
+    use super::*;
+
+    samples! { CompactString: String, |raw| Some(raw.into()); }
+    check! { text: CompactString; }
+    golden! { "compact_str": "compact_str::CompactString" CompactString, [("a\0".into(), "61 01 01 00")]; }
+}
+
+#[cfg(feature = "ordered-float")]
+mod ordered_float {
+    use ::ordered_float::OrderedFloat;
+
+    use super::*;
+
+    // Decoded, all NaN are one, and -0 is 0.
+    samples! {
+        OrderedFloat<f32>: u32, |raw| Some(OrderedFloat(f32::from_bits(raw))).filter(|it| !it.is_nan() && it.to_bits() != 1 << 31);
+        OrderedFloat<f64>: u64, |raw| Some(OrderedFloat(f64::from_bits(raw))).filter(|it| !it.is_nan() && it.to_bits() != 1 << 63);
+    }
+    check! { narrow: OrderedFloat<f32>; wide: OrderedFloat<f64>; }
+
+    #[test]
+    fn equal_floats_have_equal_keys() {
+        let key = |value| encoded(&OrderedFloat::<f64>(value));
+        assert_eq!(key(-0.0), key(0.0));
+        assert_eq!(key(-f64::NAN), key(f64::from_bits(0x7ff0_0000_0000_0001)));
+        assert!(key(f64::INFINITY) < key(-f64::NAN));
+        let key = |value| encoded(&OrderedFloat::<f32>(value));
+        assert_eq!((key(-0.0), key(-f32::NAN)), (key(0.0), key(f32::NAN)));
+    }
+
+    golden! { "ordered_float":
+        "ordered_float::OrderedFloat<f32>" OrderedFloat<f32>, [(OrderedFloat(-1.5), "40 3f ff ff")];
+        "ordered_float::OrderedFloat<f64>" OrderedFloat<f64>, [(OrderedFloat(1.5), "bf f8 00 00 00 00 00 00")];
+    }
+}
+
+#[cfg(feature = "url")]
+mod url {
+    use ::url::Url;
+
+    use super::*;
+
+    #[test]
+    fn urls_have_the_encoding_of_their_text() {
+        super::super::arrange::for_all("[a-z0-9/?#%éA-Z.]{0,20}", |path| {
+            let Ok(url) = Url::parse(&format!("https://Example.com/{path}")) else { return };
+            let key = encoded(&url);
+            assert_eq!(key, encoded(&url.as_str().to_owned()));
+            assert_eq!(decode_owned::<Url>(&key).unwrap(), (url, key.len()));
+        });
+        decode_owned::<Url>(b"no url\0").unwrap_err();
+    }
+
+    #[test]
+    fn keys_have_the_documented_bytes() {
+        let url = Url::parse("https://A.b/c").unwrap();
+        let vector =
+            format!("| `url::Url` | `{url}` | `{}` |", super::super::format::hex(&encoded(&url)));
+        assert_eq!(rows("### Test vectors of other crates' types", "url"), [vector]);
+        assert_eq!(rows("### Shapes of other crates' types", "url"), [row::<Url>("url::Url")]);
+    }
+}
+
 #[cfg(feature = "uuid")]
 mod uuid {
     use ::uuid::Uuid;

@@ -5,6 +5,7 @@ use std::{
     fmt::Debug,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     num::NonZero,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -246,6 +247,7 @@ fn others(vectors: &mut Vectors) {
     vectors.add::<Box<str>>("Box<str>", &[("a\0".into(), "61 01 01 00")]);
     vectors.add::<Arc<str>>("Arc<str>", &[("a\0".into(), "61 01 01 00")]);
     vectors.add::<Cow<'static, str>>("Cow<'static, str>", &[("a\0".into(), "61 01 01 00")]);
+    vectors.add::<PathBuf>("PathBuf", &[("/a".into(), "2f 61 00")]);
 }
 
 #[test]
@@ -312,6 +314,7 @@ fn shapes_match_the_documentation() {
         row::<Box<str>>("Box<str>"),
         row::<Arc<str>>("Arc<str>"),
         row::<Cow<'static, str>>("Cow<'static, str>"),
+        row::<PathBuf>("PathBuf"),
     ];
     assert_eq!(documented("### Shapes"), rows);
 }

@@ -160,3 +160,14 @@ fn a_shape_fits_if_no_variant_changed() {
     // A malformed name.
     assert!(!fits("enum[", "enum[A=0]"));
 }
+
+/// The order of paths is by their parts, that of keys by their text.
+#[test]
+fn paths_have_the_encoding_of_their_text() {
+    super::arrange::for_all(String::any(), |text| {
+        let path = std::path::PathBuf::from(&text);
+        let key = encoded(&path);
+        assert_eq!(key, encoded(&text));
+        assert_eq!(decode_owned::<std::path::PathBuf>(&key).unwrap(), (path, key.len()));
+    });
+}
