@@ -1,6 +1,6 @@
 use ::ordered_float::OrderedFloat;
 
-use crate::model::key::{DecodeError, Key as _, KeyShape, through::through};
+use crate::model::key::{DecodeError, KeyShape, through::through};
 
 // The order of the crate is not that of IEEE 754: -0 equals 0, and all NaN are equal and the greatest.
 macro_rules! ordered {
