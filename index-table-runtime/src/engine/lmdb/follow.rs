@@ -82,7 +82,7 @@ impl Engine {
         let io = |source| Error::io(&self.path, source);
         let mut options = std::fs::File::options();
         let data = options.read(true).write(true).open(self.path.join(FILE)).map_err(io)?;
-        marker::put(&data, marker).and_then(|()| data.sync_data()).map_err(io)
+        marker::put_durably(&data, marker).map_err(io)
     }
 
     /// Applies a record of the archive, or the part of one shard with its number. A record that LMDB has is skipped.

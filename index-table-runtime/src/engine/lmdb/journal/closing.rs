@@ -68,16 +68,20 @@ impl Member {
     }
 
     /// Makes a checkpoint that has the shard, which was opened in its place, and then writes its marker. After an error, the shard
-    /// is closed, and has its marker of before.
+    /// is closed, and has its marker of before. If that could not be written, no shard is written until the next opening.
     fn mark(&self, turn: &Turn<'_>, data: &File, before: Marker) -> io::Result<()> {
         let (common, Some(shard)) = (&*self.common, self.shard()) else { return Ok(()) };
+        let needed = Marker::Needed(common.journalled(shard.number));
         let marked = common.checkpoint_now(turn, TRIES).and_then(|()| {
-            marker::put(data, Marker::Needed(common.journalled(shard.number)))?;
-            data.sync_data()
+            marker::put_durably(data, needed).inspect_err(|_| {
+                // Nothing was written to the shard, so it is complete without the journal.
+                if marker::put_durably(data, before).is_err() {
+                    // Its marker may require the checkpoint, which must then stay the last one.
+                    common.refuse(DATA_SYNC);
+                }
+            })
         });
         if marked.is_err() {
-            // Nothing was written to the shard, so it is complete without the journal.
-            let _ = marker::put(data, before).and_then(|()| data.sync_data());
             common.count_closed();
             drop(shard.lock().take());
         }
@@ -199,17 +203,15 @@ impl Member {
         Ok(())
     }
 
-    /// Makes the data file of a shard complete without the journal. Returns whether the data file is complete.
+    /// Makes the data file of a shard complete without the journal. Returns whether the data file is complete, and its marker
+    /// says so. With the marker of before, the next opening needs the state of the shard in the journal, although it has
+    /// nothing to apply.
     fn complete(&self, open: &Open, is_writable: bool) -> bool {
-        let is_sound = is_writable && self.common.refused().is_none();
-        let is_whole = is_sound && open.env.force_sync().is_ok();
-        if is_whole {
-            let shard = self.shard().map_or(0, |shard| shard.number);
-            let clean = Marker::Clean(self.common.journalled(shard));
-            // Without the marker, the next opening applies the journal, which changes nothing.
-            let put = |data: File| marker::put(&data, clean).and_then(|()| data.sync_data());
-            let _ = open.data().and_then(put);
+        if !is_writable || self.common.refused().is_some() || open.env.force_sync().is_err() {
+            return false;
         }
-        is_whole
+        let shard = self.shard().map_or(0, |shard| shard.number);
+        let clean = Marker::Clean(self.common.journalled(shard));
+        open.data().and_then(|data| marker::put_durably(&data, clean)).is_ok()
     }
 }

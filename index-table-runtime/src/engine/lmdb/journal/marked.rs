@@ -75,8 +75,7 @@ pub(in crate::engine::lmdb) fn give_up(directory: &Path) -> Result<(), NotStarte
     };
     // Without the marker, the records would be evidence of later commits.
     files::give_up(directory)?;
-    marker::put(&data, Marker::None)?;
-    data.sync_data()?;
+    marker::put_durably(&data, Marker::None)?;
     files::remove(directory, 0);
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! separate file is not sufficient: because the marker is in the data file, a deleted journal is detected, and so is a
 //! data file that was copied without its journal.
 //!
-//! Only [`find`] and [`put`] do input and output. `docs/FORMAT.md` fixes the bytes ("The marker").
+//! Only [`find`], [`put`] and [`put_durably`] do input and output. `docs/FORMAT.md` fixes the bytes ("The marker").
 
 use std::{
     fs::File,
@@ -119,9 +119,44 @@ pub(crate) fn put(mut file: &File, marker: Marker) -> io::Result<()> {
     file.write_all(&marker.bytes())
 }
 
+/// Writes the marker, and makes it durable.
+pub(crate) fn put_durably(file: &File, marker: Marker) -> io::Result<()> {
+    #[cfg(test)]
+    tests::fail()?;
+    put(file, marker)?;
+    #[cfg(test)]
+    tests::fail()?;
+    file.sync_data()
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::cell::Cell;
+
     use super::{super::written::hex, *};
+
+    thread_local! {
+        /// The number of calls of the system that succeed before all others fail.
+        static SUCCEED: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Calls `body`, in which only this number of writes and syncs of a marker by this thread succeed.
+    pub(crate) fn with_failures_after<T>(calls: u32, body: impl FnOnce() -> T) -> T {
+        SUCCEED.set(Some(calls));
+        let returned = body();
+        SUCCEED.set(None);
+        returned
+    }
+
+    pub(super) fn fail() -> io::Result<()> {
+        match SUCCEED.get() {
+            Some(0) => Err(io::Error::other("refused")),
+            left => {
+                SUCCEED.set(left.map(|left| left - 1));
+                Ok(())
+            }
+        }
+    }
 
     #[test]
     fn markers_round_trip_and_damage_is_detected() {

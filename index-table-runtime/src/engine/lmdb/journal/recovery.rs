@@ -59,8 +59,7 @@ pub(super) fn recover_from(
     let clean = Marker::Clean(Journalled { epoch, ..known });
     if direct.is_some_and(|it| !it.is_taken_back && Some(it.number) == number) {
         // LMDB has synced the data file before it wrote this number.
-        marker::put(&data, clean)?;
-        return Ok(data.sync_data()?);
+        return Ok(marker::put_durably(&data, clean)?);
     }
     saved.restore(&data)?;
     let named = saved.databases().saturating_add(created);
@@ -75,8 +74,7 @@ pub(super) fn recover_from(
     let applied = apply_all(&env, &data, found, shard);
     if applied.is_ok() {
         env.force_sync()?;
-        marker::put(&data, clean)?;
-        data.sync_data()?;
+        marker::put_durably(&data, clean)?;
     }
     // The reader is dropped after that.
     drop(applied?);

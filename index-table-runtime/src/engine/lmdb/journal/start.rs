@@ -141,8 +141,7 @@ impl Joined<'_> {
         is_shard: bool,
     ) -> Result<(u32, Open), NotStarted> {
         let journalled = Journalled { shard: is_shard.then_some(self.shard), ..journalled };
-        marker::put(&self.data, Marker::Needed(journalled))?;
-        self.data.sync_data()?;
+        marker::put_durably(&self.data, Marker::Needed(journalled))?;
         let mut number = self.pin.number;
         if let Some(source) = &self.source {
             for record in self.lacks()? {

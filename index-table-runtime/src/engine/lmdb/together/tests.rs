@@ -15,7 +15,10 @@ use std::{
 use crate::{
     engine::{
         self, DataFile, Durability, Options, Query, Retry,
-        lmdb::{Archive, SharedJournal, Until, journal::archive::format::Manifest},
+        lmdb::{
+            Archive, SharedJournal, Until,
+            journal::{archive::format::Manifest, marker::tests::with_failures_after},
+        },
     },
     model::{
         KeyRange,
@@ -421,6 +424,74 @@ fn a_shard_that_was_closed_incomplete_needs_the_store_to_be_opened_again() {
     drop(engines);
     let opened = open(directory.path()).expect("a store");
     assert_eq!(opened.rows().expect("rows"), [vec![], vec![], vec![1]]);
+}
+
+fn lmdb(engine: &engine::Engine) -> &engine::lmdb::Engine {
+    engine.lmdb().expect("a data file")
+}
+
+/// Requires that the journal keeps the state of the last shard, which was closed without its marker, until the store is opened
+/// again. `others` are the open shards.
+fn require_reopening(directory: &Path, others: Vec<Arc<engine::Engine>>) {
+    // It would make a checkpoint without the last shard.
+    let outcome = lmdb(&others[1]).leave_no_records();
+    assert!(outcome.is_err(), "a checkpoint lacks the state that a marker requires");
+    drop(others);
+    let opened = open(directory).expect("a store");
+    assert_eq!(opened.rows().expect("rows"), [[1], [1], [1]]);
+    opened.write(&[0, 1, 2], 2).expect("a commit");
+}
+
+/// Opens a store with a row in each shard.
+fn open_with_rows(directory: &Path) -> Opened {
+    let opened = open(directory).expect("a store");
+    opened.write(&[0, 1, 2], 1).expect("a commit");
+    opened
+}
+
+#[test]
+fn a_shard_that_was_closed_without_its_marker_keeps_its_state_in_the_journal() {
+    // The marker is not written, or not synced.
+    for calls in 0..2 {
+        let directory = tempfile::tempdir().expect("a directory");
+        let Opened { tables, engine, mut engines } = open_with_rows(directory.path());
+        with_failures_after(calls, || drop((tables, engine, engines.pop())));
+        require_reopening(directory.path(), engines);
+    }
+}
+
+#[test]
+fn a_shard_that_has_left_without_its_marker_keeps_its_state_in_the_journal() {
+    for calls in 0..2 {
+        let directory = tempfile::tempdir().expect("a directory");
+        let opened = open_with_rows(directory.path());
+        let outcome = with_failures_after(calls, || lmdb(&opened.engines[2]).leave_journal());
+        assert!(matches!(outcome, Err(Error::ReopenNeeded { .. })), "{outcome:?}");
+        let outcome = opened.write(&[0], 2);
+        assert!(matches!(outcome, Err((Error::ReopenNeeded { .. }, None))), "{outcome:?}");
+        let Opened { tables, engine, mut engines } = opened;
+        drop((tables, engine, engines.pop()));
+        require_reopening(directory.path(), engines);
+    }
+}
+
+#[test]
+fn a_shard_that_could_not_join_keeps_its_state_in_the_journal() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Opened { tables, engine, mut engines } = open_with_rows(directory.path());
+    let place = directory.path().join("2");
+    lmdb(&engines[2]).leave_journal().expect("a complete data file");
+    drop((tables, engine, engines.pop()));
+    DataFile(&place).wait_until_closed();
+    let running = SharedJournal::running(directory.path(), [7; 16]);
+    let options = Options::default().map_size(1 << 24).durability(Durability::Journal);
+    let again = engine::Engine::open_shard(&options, &place, (&running, 2)).expect("a shard");
+    // The marker is written, but it can't be synced, and the marker of before is not written again.
+    let joined = with_failures_after(1, || lmdb(&again).join_journal(2, lmdb(&engines[0]), true));
+    assert!(joined.is_err());
+    drop(again);
+    DataFile(&place).wait_until_closed();
+    require_reopening(directory.path(), engines);
 }
 
 /// Copies the files except LMDB's lock files: the files that remain if the process is killed now.
