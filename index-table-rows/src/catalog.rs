@@ -172,7 +172,8 @@ impl Catalog {
     }
 
     /// Reads a row by names, and returns the first field or variant of the row that the type does not read, if there is
-    /// one. A row that is written from this value would lack it.
+    /// one. A row that is written from this value would lack it. In the content of `tag`, `untagged` and `flatten`, which
+    /// serde buffers, it is not noticed.
     ///
     /// # Errors
     ///
