@@ -1,6 +1,7 @@
 //! Openings after a process was killed before the commit that detaches, removes or attaches a shard.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -35,11 +36,38 @@ impl Member {
         if (self.tenant, self.id) == (11, IDS - 1)
             && let Some((from, to)) = &*COPIED.lock().expect("no panic")
         {
-            let _ = fs::remove_dir_all(to);
-            copy(from, to).expect("a copy");
+            copy_at_one_moment(from, to);
         }
         format!("{}.{}", self.tenant, self.id)
     }
+}
+
+/// Copies files that checkpoints in the background may change meanwhile, until two copies are equal.
+fn copy_at_one_moment(from: &Path, to: &Path) {
+    let mut before = BTreeMap::new();
+    loop {
+        let _ = fs::remove_dir_all(to);
+        copy(from, to).expect("a copy");
+        let copied = contents(to);
+        if copied == before {
+            return;
+        }
+        before = copied;
+    }
+}
+
+fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(directory).expect("entries") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            files.append(&mut contents(&path));
+        } else {
+            let bytes = fs::read(&path).expect("a file");
+            files.insert(path, bytes);
+        }
+    }
+    files
 }
 
 fn opened(path: &Path) -> Result<(Store, MemberRepository)> {
@@ -269,7 +297,8 @@ fn killed(whole: &Path, dir: &Path, name: &str, is_attached: bool) -> PathBuf {
     };
     // The pages of an earlier, confirmed change are still in the file.
     let was_named = first_pages(whole).1;
-    for round in 0..100 {
+    // About one in forty processes is killed in time.
+    for round in 0..1000 {
         let path = dir.join(format!("{is_attached}.{round}"));
         copy(whole, &path).expect("a copy");
         let mut command = Command::new(std::env::current_exe().expect("a program"));
@@ -296,6 +325,7 @@ fn killed(whole: &Path, dir: &Path, name: &str, is_attached: bool) -> PathBuf {
         if is_unconfirmed(&path) {
             return path;
         }
+        fs::remove_dir_all(path).expect("removed");
     }
     panic!("no process was killed before it had confirmed the state");
 }
