@@ -30,7 +30,7 @@ const ONE_BYTE: Cost = Cost { bytes: 1, steps: 0 };
 struct Checked<'c> {
     catalog: &'c Catalog,
     costs: Vec<State>,
-    /// The number of lists around the kind.
+    /// The number of kinds around the kind.
     depth: usize,
 }
 
@@ -84,10 +84,8 @@ impl Checked<'_> {
         match place {
             State::Done(cost) => return Ok(*cost),
             State::Open => return Err(damaged()),
-            State::New if self.depth == MAX_DEPTH => return Err(damaged()),
             State::New => *place = State::Open,
         }
-        self.depth += 1;
         let list = self.catalog.list(number)?;
         let mut cost = Cost { bytes: 0, steps: 1 };
         for (position, field) in list.fields.iter().enumerate() {
@@ -103,7 +101,6 @@ impl Checked<'_> {
             cost.bytes = cost.bytes.max(own.bytes);
             cost.steps = cost.steps.saturating_add(own.steps);
         }
-        self.depth -= 1;
         if let Some(place) = self.costs.get_mut(number as usize) {
             *place = State::Done(cost);
         }
@@ -111,6 +108,16 @@ impl Checked<'_> {
     }
 
     fn kind(&mut self, kind: &Kind) -> Result<Cost> {
+        if self.depth == MAX_DEPTH {
+            return Err(damaged());
+        }
+        self.depth += 1;
+        let cost = self.inside(kind);
+        self.depth -= 1;
+        cost
+    }
+
+    fn inside(&mut self, kind: &Kind) -> Result<Cost> {
         match kind {
             Kind::Unit => Ok(Cost { bytes: 0, steps: 1 }),
             Kind::Struct(list) | Kind::Tuple(list) => self.list(*list),

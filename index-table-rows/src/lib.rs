@@ -30,7 +30,7 @@
 //!
 //! serde buffers the content of `tag`, `untagged` and `flatten`, and the buffer has neither 128-bit integers nor the form
 //! of types whose text form differs from their binary form, such as `IpAddr`. Such a value is encoded, but can't be
-//! decoded; [`Catalog::record`]'s caller decodes the first row of a list for this reason.
+//! decoded. Decode a row after [`Catalog::record`], before it is stored.
 
 #![cfg_attr(
     not(test),
@@ -58,7 +58,7 @@ pub use error::{Error, Reason};
 /// variants.
 pub const MAX_DEPTH: usize = 128;
 
-/// The largest number of lists, of enums and of unions in a catalog.
+/// The largest number of lists in a catalog, of enums, and of unions.
 pub const MAX_LISTS: usize = 4096;
 
 /// The largest number of kinds inside of each other, before a value gets a tag.

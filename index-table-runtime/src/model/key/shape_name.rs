@@ -58,7 +58,11 @@ fn parse(rest: &mut &str) -> Option<KeyShape> {
         "ipv4" => KeyShape::Named("ipv4", &<[u8; 4]>::SHAPE),
         "ipv6" => KeyShape::Named("ipv6", &<[u8; 16]>::SHAPE),
         "decimal" => KeyShape::Named("decimal", &<[u8; 14]>::SHAPE),
+        "orderedf32" => KeyShape::Named("orderedf32", &KeyShape::F32),
+        "orderedf64" => KeyShape::Named("orderedf64", &KeyShape::F64),
+        "path" => KeyShape::Named("path", &KeyShape::Text),
         "ulid" => KeyShape::Named("ulid", &<[u8; 16]>::SHAPE),
+        "url" => KeyShape::Named("url", &KeyShape::Text),
         "uuid" => KeyShape::Named("uuid", &<[u8; 16]>::SHAPE),
         _ => return None,
     })
@@ -137,7 +141,11 @@ mod tests {
             "ipv4",
             "ipv6",
             "decimal",
+            "orderedf32",
+            "orderedf64",
+            "path",
             "ulid",
+            "url",
             "uuid",
             "()",
         ] {

@@ -15,6 +15,6 @@ macro_rules! ordered {
 }
 
 ordered! {
-    f32 "ordered-f32";
-    f64 "ordered-f64";
+    f32 "orderedf32";
+    f64 "orderedf64";
 }
