@@ -43,6 +43,7 @@ mod bytes;
 mod catalog;
 mod check;
 mod error;
+mod extends;
 mod kind;
 mod learn;
 mod read;

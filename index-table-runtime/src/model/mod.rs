@@ -9,6 +9,7 @@ pub(crate) mod error;
 pub(crate) mod expiry;
 pub(crate) mod index_state;
 pub(crate) mod key;
+pub(crate) mod lists;
 pub(crate) mod maintain;
 pub(crate) mod method;
 pub(crate) mod numbering;

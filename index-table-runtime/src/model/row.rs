@@ -1,4 +1,5 @@
-//! The fact's bytes: the row's version, then postcard's encoding of the struct.
+//! The fact's bytes: the struct in the order of a [list](crate::model::lists). A row of a version after the first begins with
+//! the version.
 //!
 //! A row of an older version is decoded as the struct of that version, and then converted by the `From` of
 //! each later version. Rows of the current version have no such cost.
@@ -7,24 +8,63 @@ mod canonical;
 mod fields;
 
 pub use canonical::{Collection, CollectionField};
-pub(crate) use canonical::{append_field, append_row};
-pub(crate) use fields::{check_conversion, locate_fields};
+pub(crate) use canonical::append_field;
+pub(crate) use fields::check_conversion;
 
+use index_table_rows::Fields;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::model::{
     entity::{Entity, Precedes, RowReader, RowVersion, Viewed},
     error::EncodeError,
     key::{DecodeError, Unescaped},
+    lists::Lists,
 };
 
-/// postcard's deserializer for a slice.
-pub(crate) type Deserializer<'a> = postcard::Deserializer<'a, postcard::de_flavors::Slice<'a>>;
+/// The bytes of a struct, with the lists of its table.
+#[derive(Clone, Copy)]
+pub struct RowBody<'r> {
+    pub(crate) lists: &'r Lists,
+    pub(crate) bytes: &'r [u8],
+}
+
+/// The buffer for the bytes of a struct, with the lists of its table.
+pub struct RowOutput<'r> {
+    pub(crate) lists: &'r Lists,
+    pub(crate) bytes: &'r mut Vec<u8>,
+}
+
+impl std::fmt::Debug for RowBody<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowBody").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for RowOutput<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowOutput").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// The number before a version. Smaller numbers are those of lists, of which the row has the first version.
+const VERSION: u32 = 8192;
 
 /// Appends the bytes of `row` to `out`.
-pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-    append(&R::TABLE.version, out)?;
-    row.encode(out)
+#[inline]
+pub(crate) fn encode<R: Entity>(
+    lists: &Lists,
+    row: &R,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let start = out.len();
+    if R::TABLE.version != 1 {
+        append(&VERSION.saturating_add(R::TABLE.version), out)?;
+    }
+    let encoded = row.encode(RowOutput { lists, bytes: out });
+    if encoded.is_err() {
+        out.truncate(start);
+    }
+    encoded
 }
 
 /// Reads a whole row. With debug assertions, fails if a conversion changes a field that must keep its value.
@@ -35,21 +75,21 @@ pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), Encode
     expect(clippy::inline_always, reason = "the row would be moved once more"),
     inline(always)
 )]
-pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
+pub(crate) fn decode<R: Entity>(lists: &Lists, bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
-        Ok(body) => <R as Entity>::decode(body),
+        Ok(bytes) => <R as Entity>::decode(RowBody { lists, bytes }),
         // A constant, so that the conversion is not compiled for a table without older versions.
         Err(error) if const { R::TABLE.previous.is_none() } => Err(error),
-        Err(error) => decode_older(bytes, error),
+        Err(error) => decode_older(lists, bytes, error),
     }
 }
 
 /// Reads a whole row, without checking its conversion.
-pub(crate) fn decode_unchecked<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
+pub(crate) fn decode_unchecked<R: Entity>(lists: &Lists, bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
-        Ok(body) => <R as Entity>::decode(body),
+        Ok(bytes) => <R as Entity>::decode(RowBody { lists, bytes }),
         Err(error) if const { R::TABLE.previous.is_none() } => Err(error),
-        Err(error) => convert(bytes, error).map(|(row, ..)| row),
+        Err(error) => convert(lists, bytes, error).map(|(row, ..)| row),
     }
 }
 
@@ -57,17 +97,18 @@ pub(crate) fn decode_unchecked<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError
 /// version.
 #[inline]
 pub(crate) fn view<'t, R: Viewed>(
+    lists: &'t Lists,
     bytes: &'t [u8],
     unescaped: &'t Unescaped,
 ) -> Result<R::View<'t>, DecodeError> {
-    let from = Deserializer::from_bytes(const { Body::of::<R>() }.current(bytes, unescaped)?);
-    let mut row = RowReader { from };
+    let fields = const { Body::of::<R>() }.fields(lists, bytes, unescaped)?;
+    let mut row = RowReader { fields };
     let view = R::view(&mut row)?;
-    let rest = row.from.finalize().map_err(DecodeError::Row)?;
-    if rest.is_empty() { Ok(view) } else { Err(DecodeError::Long) }
+    row.fields.end().map_err(DecodeError::Fields)?;
+    Ok(view)
 }
 
-/// Finds the bytes of the struct in rows of one type.
+/// Finds the fields in rows of one type.
 #[derive(Clone, Copy)]
 pub(crate) struct Body {
     /// The current version.
@@ -76,7 +117,7 @@ pub(crate) struct Body {
 }
 
 /// [`renew`]
-type Renew = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
+type Renew = fn(&Lists, &[u8]) -> Result<Vec<u8>, DecodeError>;
 
 impl Body {
     #[inline]
@@ -84,29 +125,31 @@ impl Body {
         Self { version: R::TABLE.version, renew: renewal::<R>() }
     }
 
-    /// Returns the bytes of the struct in a row. For a row of an older version, `unescaped` stores the
-    /// converted bytes.
+    /// Returns the fields of a row. For a row of an older version, `unescaped` stores the converted bytes.
     #[inline]
-    pub(crate) fn current<'t>(
+    pub(crate) fn fields<'t>(
         self,
+        lists: &'t Lists,
         bytes: &'t [u8],
         unescaped: &'t Unescaped,
-    ) -> Result<&'t [u8], DecodeError> {
-        match body(bytes, self.version) {
-            Ok(body) => Ok(body),
-            Err(error) => self.renewed(bytes, unescaped, error),
-        }
+    ) -> Result<Fields<'t, 't>, DecodeError> {
+        let body = match body(bytes, self.version) {
+            Ok(body) => body,
+            Err(error) => self.renewed(lists, bytes, unescaped, error)?,
+        };
+        lists.fields(body).map_err(DecodeError::Fields)
     }
 
     #[cold]
     fn renewed<'t>(
         self,
+        lists: &Lists,
         bytes: &[u8],
         unescaped: &'t Unescaped,
         error: DecodeError,
     ) -> Result<&'t [u8], DecodeError> {
         let Some(renew) = self.renew else { return Err(error) };
-        body(unescaped.keep(renew(bytes)?), self.version)
+        body(unescaped.keep(renew(lists, bytes)?), self.version)
     }
 }
 
@@ -115,41 +158,47 @@ pub(crate) const fn renewal<R: Entity>() -> Option<Renew> {
     if R::TABLE.previous.is_some() { Some(renew::<R>) } else { None }
 }
 
-/// Returns the bytes of a row of any version in the current version.
-fn renew<R: Entity>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
-    decode(bytes).and_then(|row: R| encoded(&row))
+/// Returns the bytes of a row of any version and list in the current version, with the current lists.
+pub(crate) fn renew<R: Entity>(lists: &Lists, bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    decode(lists, bytes).and_then(|row: R| encoded(lists, &row))
 }
 
-/// Whether a stored row equals `new` except for the order of the elements of its collections, which earlier
-/// releases did not sort.
-pub(crate) fn is_reordered<R: Entity>(stored: &[u8], new: &[u8]) -> bool {
-    stored.len() == new.len()
-        && body(stored, R::TABLE.version).is_ok()
-        && renew::<R>(stored).is_ok_and(|renewed| renewed == new)
+/// Whether a stored row of the current version equals `new`, though its bytes differ: it has older lists.
+pub(crate) fn is_same<R: Entity>(lists: &Lists, stored: &[u8], new: &[u8]) -> bool {
+    body(stored, R::TABLE.version).is_ok()
+        && renew::<R>(lists, stored).is_ok_and(|renewed| renewed == new)
 }
 
-fn encoded<R: Entity>(row: &R) -> Result<Vec<u8>, DecodeError> {
+fn encoded<R: Entity>(lists: &Lists, row: &R) -> Result<Vec<u8>, DecodeError> {
     let mut bytes = Vec::new();
-    encode(row, &mut bytes).map_err(|error| DecodeError::Row(error.0))?;
+    encode(lists, row, &mut bytes).map_err(|error| DecodeError::Again(error.to_string().into()))?;
     Ok(bytes)
 }
 
 /// Reads a row of an older version. `error` is the error of reading it in the current version.
 #[cold]
 #[inline(never)]
-fn decode_older<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<R, DecodeError> {
-    let (row, version, body) = convert(bytes, error)?;
+fn decode_older<R: Entity>(
+    lists: &Lists,
+    bytes: &[u8],
+    error: DecodeError,
+) -> Result<R, DecodeError> {
+    let (row, version, body) = convert(lists, bytes, error)?;
     if cfg!(debug_assertions) {
-        fields::check_converted(&row, version, body)?;
+        fields::check_converted(lists, &row, version, body)?;
     }
     Ok(row)
 }
 
 /// Converts a row of an older version. Returns it with that version and the bytes of the older struct.
-fn convert<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<(R, u32, &[u8]), DecodeError> {
+fn convert<'r, R: Entity>(
+    lists: &Lists,
+    bytes: &'r [u8],
+    error: DecodeError,
+) -> Result<(R, u32, &'r [u8]), DecodeError> {
     let DecodeError::Version { found, .. } = error else { return Err(error) };
-    let (_, body) = take::<u32>(bytes)?;
-    match <R as Entity>::older(found, body) {
+    let (_, body) = header(bytes)?;
+    match <R as Entity>::older(found, RowBody { lists, bytes: body }) {
         // The declaration has no such version.
         Err(DecodeError::Version { .. }) => Err(error),
         row => row.map(|row| (row, found, body)),
@@ -163,7 +212,7 @@ fn convert<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<(R, u32, &[u8]
 /// [`DecodeError`] if the bytes are not such a row.
 pub fn older<Old: RowVersion + Precedes<New>, New>(
     version: u32,
-    body: &[u8],
+    body: RowBody<'_>,
 ) -> Result<New, DecodeError> {
     let old =
         if version == Old::ROW.version { Old::decode(body) } else { Old::older(version, body) };
@@ -172,49 +221,42 @@ pub fn older<Old: RowVersion + Precedes<New>, New>(
 
 /// Reads a whole struct.
 #[inline]
-pub(crate) fn whole<V: DeserializeOwned>(body: &[u8]) -> Result<V, DecodeError> {
-    let mut from = Deserializer::from_bytes(body);
-    // Without `?` and `map_err`, which a debug build compiles for each type.
-    match V::deserialize(&mut from) {
-        Ok(row) => match check_end(from) {
-            Ok(()) => Ok(row),
-            Err(error) => Err(error),
-        },
-        Err(error) => Err(DecodeError::Row(error)),
+pub(crate) fn whole<V: DeserializeOwned>(body: RowBody<'_>) -> Result<V, DecodeError> {
+    // Without `map_err`, which a debug build compiles for each type.
+    match body.lists.decode(body.bytes) {
+        Ok(row) => Ok(row),
+        Err(error) => Err(DecodeError::Fields(error)),
     }
 }
 
-#[inline]
-fn check_end(from: Deserializer<'_>) -> Result<(), DecodeError> {
-    let rest = from.finalize().map_err(DecodeError::Row)?;
-    if rest.is_empty() { Ok(()) } else { Err(DecodeError::Long) }
-}
-
-/// Reads the version at the start of a row.
+/// Reads the version of a row.
 pub(crate) fn version(bytes: &[u8]) -> Result<u32, DecodeError> {
-    take(bytes).map(|(version, _)| version)
+    header(bytes).map(|(version, _)| version)
 }
 
-/// Returns the bytes of the struct, after the version.
+/// Returns the version of a row, and the bytes of the struct.
+fn header(bytes: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
+    let (first, rest) = take::<u32>(bytes)?;
+    Ok(first.checked_sub(VERSION).map_or((1, bytes), |version| (version, rest)))
+}
+
+/// Returns the bytes of the struct.
 #[inline]
 pub(crate) fn body(bytes: &[u8], expected: u32) -> Result<&[u8], DecodeError> {
-    // Nearly every version takes one byte.
-    if expected < 0x80
-        && let Some((&first, rest)) = bytes.split_first()
-        && u32::from(first) == expected
-    {
-        return Ok(rest);
+    // Nearly every row is of the first version, and its list has a small number.
+    if expected == 1 && bytes.first().is_some_and(|first| *first < 0x80) {
+        return Ok(bytes);
     }
-    let (found, rest) = take::<u32>(bytes)?;
+    let (found, rest) = header(bytes)?;
     if found == expected { Ok(rest) } else { Err(DecodeError::Version { found, expected }) }
 }
 
 /// Reads the first value.
 pub(crate) fn take<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
-    postcard::take_from_bytes(bytes).map_err(DecodeError::Row)
+    postcard::take_from_bytes(bytes).map_err(DecodeError::Included)
 }
 
-/// Appends the bytes of an included field or of a row.
+/// Appends the bytes of an included field.
 pub(crate) fn append<T: Serialize + ?Sized>(
     value: &T,
     out: &mut Vec<u8>,

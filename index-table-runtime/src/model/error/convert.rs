@@ -209,8 +209,28 @@ impl error::Error for Messages {
 
 /// The reason why a row or an included field can't be encoded. The caller adds the table.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct EncodeError(#[from] pub(crate) postcard::Error);
+#[error(transparent)]
+pub struct EncodeError(#[from] Reason);
+
+#[derive(Debug, thiserror::Error)]
+enum Reason {
+    #[error(transparent)]
+    Included(#[from] postcard::Error),
+    #[error(transparent)]
+    Row(#[from] index_table_rows::Error),
+}
+
+impl From<postcard::Error> for EncodeError {
+    fn from(error: postcard::Error) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<index_table_rows::Error> for EncodeError {
+    fn from(error: index_table_rows::Error) -> Self {
+        Self(error.into())
+    }
+}
 
 impl EncodeError {
     pub(crate) fn of(self, table: &'static str) -> Error {

@@ -18,9 +18,15 @@ pub enum DecodeError {
     /// The bytes are not a value of the type.
     #[error("{0}")]
     Value(&'static str),
-    /// A row or an included field that postcard can't read.
+    /// An included field that postcard can't read.
     #[error("{0}")]
-    Row(postcard::Error),
+    Included(postcard::Error),
+    /// A row that can't be read with its list.
+    #[error("{0}")]
+    Fields(index_table_rows::Error),
+    /// A row that can't be written again as it was read.
+    #[error("{0}")]
+    Again(Box<str>),
     /// A row of an unknown version.
     #[error(
         "the row has version {found}, {}",

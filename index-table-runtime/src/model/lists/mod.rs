@@ -1,0 +1,195 @@
+//! The lists of a table: the names and kinds in its rows, as this process knows them.
+//!
+//! The [catalog](Catalog) only grows, so each version of it reads the rows of all earlier ones. A row that needs something
+//! new makes a version at once, for the whole process. The version is *claimed*: no data file has it. Each transaction that
+//! writes the table records the current version in its data file before its commit, unless the file has it. So a list is in
+//! each file that has a row of it, and a number means the same list in all data files of a store.
+//!
+//! Other processes, and other clients of a server, also record versions. A row that needs a later version than this process
+//! knows makes it read the record again. If another process has recorded a version, the claims of this process are lost:
+//! a number may now mean another list. That changes the [lineage](Lists::lineage), and a transaction that began in another
+//! lineage is run again.
+
+mod record;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
+
+use index_table_rows::{self as rows, Catalog};
+use serde::{Serialize, de::DeserializeOwned};
+
+pub(crate) use self::record::{LISTS, decode};
+use self::slots::Slots;
+use crate::locks::Mutex;
+
+/// Reads the records of the lists from all data files, or from the server.
+pub(crate) type Source = Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>;
+
+/// The lists of a table.
+pub(crate) struct Lists {
+    /// All versions since the table was opened, because a reader may use any of them.
+    versions: Slots<Catalog>,
+    /// The position of the current version.
+    current: AtomicUsize,
+    /// The version that a data file has.
+    recorded: AtomicU64,
+    /// The number of times that claims were lost.
+    lineage: AtomicU64,
+    growing: Mutex<()>,
+    source: OnceLock<Source>,
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        let versions = Slots::default();
+        let current = AtomicUsize::new(versions.push(Catalog::new()).unwrap_or_default());
+        Self {
+            versions,
+            current,
+            recorded: AtomicU64::new(0),
+            lineage: AtomicU64::new(0),
+            growing: Mutex::default(),
+            source: OnceLock::new(),
+        }
+    }
+}
+
+impl Lists {
+    /// Returns the current catalog.
+    #[inline]
+    pub(crate) fn catalog(&self) -> &Catalog {
+        static EMPTY: OnceLock<Catalog> = OnceLock::new();
+        let current = self.versions.get(self.current.load(Ordering::Acquire));
+        current.unwrap_or_else(|| EMPTY.get_or_init(Catalog::new))
+    }
+
+    /// Returns the version of the current catalog.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.catalog().version()
+    }
+
+    /// Returns a number that changes when claims are lost.
+    #[inline]
+    pub(crate) fn lineage(&self) -> u64 {
+        self.lineage.load(Ordering::Acquire)
+    }
+
+    /// Appends the bytes of a value. If it needs something new, a version of the catalog is claimed.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the value, and of a catalog that would be too large. `out` is as before.
+    #[inline]
+    pub(crate) fn encode<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        out: &mut Vec<u8>,
+    ) -> Result<(), rows::Error> {
+        match self.catalog().encode(value, out) {
+            Err(error) if error.is_unrecorded() => self.claim(|catalog| catalog.record(value, out)),
+            outcome => outcome,
+        }
+    }
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Catalog::decode`].
+    #[inline]
+    pub(crate) fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, rows::Error> {
+        match self.catalog().decode(bytes) {
+            Err(error) if error.is_unrecorded() && self.refresh() => self.catalog().decode(bytes),
+            outcome => outcome,
+        }
+    }
+
+    /// Makes the next version of the catalog.
+    #[cold]
+    fn claim(
+        &self,
+        mut record: impl FnMut(&mut Catalog) -> Result<(), rows::Error>,
+    ) -> Result<(), rows::Error> {
+        // Another process may have recorded what the value needs.
+        self.refresh();
+        let _growing = self.growing.lock();
+        let mut next = self.catalog().clone();
+        record(&mut next)?;
+        if next.version() != self.version() && !self.publish(next) {
+            return Err(rows::Reason::TooLarge.into());
+        }
+        Ok(())
+    }
+
+    /// Makes a version current. Returns false if there are too many versions.
+    fn publish(&self, next: Catalog) -> bool {
+        let Some(position) = self.versions.push(next) else { return false };
+        self.current.store(position, Ordering::Release);
+        true
+    }
+
+    /// Sets where [`refresh`](Lists::refresh) reads the records.
+    pub(crate) fn set_source(&self, source: Source) {
+        let _ = self.source.set(source);
+    }
+
+    /// Reads the records again. Returns true if the current catalog has changed.
+    #[cold]
+    pub(crate) fn refresh(&self) -> bool {
+        let Some(source) = self.source.get() else { return false };
+        let mut changed = false;
+        for record in source() {
+            // A damaged record is reported when the table is opened, and by `check`.
+            if let Some(catalog) = decode(&record) {
+                changed |= self.take(catalog);
+            }
+        }
+        changed
+    }
+
+    /// Takes a catalog that a data file has, if it is later than the recorded one. Returns true if the current catalog has
+    /// changed.
+    pub(crate) fn take(&self, recorded: Catalog) -> bool {
+        let _growing = self.growing.lock();
+        let (version, before) = (recorded.version(), self.recorded.load(Ordering::Acquire));
+        if version <= before {
+            return false;
+        }
+        let is_claimed = self.version() > before;
+        if is_claimed && self.catalog().extends(&recorded) {
+            // Another transaction of this process has recorded it.
+            self.recorded.store(version, Ordering::Release);
+            return false;
+        }
+        if !self.publish(recorded) {
+            return false;
+        }
+        self.recorded.store(version, Ordering::Release);
+        if is_claimed {
+            self.lineage.fetch_add(1, Ordering::AcqRel);
+        }
+        true
+    }
+
+    /// Notes that a data file has this version.
+    pub(crate) fn note_recorded(&self, version: u64) {
+        self.recorded.fetch_max(version, Ordering::AcqRel);
+    }
+
+    /// Returns the highest version that a data file has.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Acquire)
+    }
+
+    /// Returns the record of the current catalog, with its version.
+    pub(crate) fn record(&self) -> (u64, Vec<u8>) {
+        let catalog = self.catalog();
+        (catalog.version(), record::encode(catalog))
+    }
+}
