@@ -7,7 +7,7 @@ use crate::{
     error::{Reason, Result, damaged, unrecorded},
     kind::{Enum, Kind, List, Union},
     learn,
-    read::Reader,
+    read::{Fields, Reader},
     write,
 };
 
@@ -185,6 +185,35 @@ impl Catalog {
         let mut reader = Reader::by_names(self, row);
         let value = T::deserialize(&mut reader)?;
         if reader.is_done() { Ok((value, reader.into_lost())) } else { Err(damaged()) }
+    }
+
+    /// Reads the fields of a row one by one. A field that is read in the row's order costs as much as in
+    /// [`decode`](Self::decode), and borrows from the row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Self::decode), also if the row is neither a struct nor a map.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), index_table_rows::Error> {
+    /// # #[derive(serde::Serialize)]
+    /// # struct Town { id: u64, name: String }
+    /// # let mut catalog = index_table_rows::Catalog::new();
+    /// # let mut row = Vec::new();
+    /// catalog.record(&Town { id: 7, name: "Oslo".into() }, &mut row)?;
+    /// let mut fields = catalog.fields(&row)?;
+    /// assert_eq!(fields.field::<u64>(&["id"])?, Some(7));
+    /// assert_eq!(fields.field::<&str>(&["title", "name"])?, Some("Oslo"));
+    /// assert_eq!(fields.field::<u64>(&["people"])?, None);
+    /// fields.end()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn fields<'de, 'c>(&'c self, row: &'de [u8]) -> Result<Fields<'de, 'c>> {
+        Fields::new(Reader::new(self, row))
     }
 
     #[inline]

@@ -54,6 +54,7 @@ mod write;
 
 pub use catalog::Catalog;
 pub use error::{Error, Reason};
+pub use read::{Fields, Reader};
 
 /// The largest number of containers inside of each other: structs, tuples, sequences, maps, `Some` and payloads of
 /// variants.

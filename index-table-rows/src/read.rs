@@ -4,16 +4,18 @@
 //! and each read by position is checked, because `FIELDS` may hold aliases and is shared by types with the same literals.
 
 mod access;
+mod fields;
 
 use serde::de::{self, IntoDeserializer, Visitor};
 
-use self::access::{Elements, Fields, One, Pairs, Payload};
+use self::access::{Elements, ListAccess, One, Pairs, Payload};
+pub use self::fields::Fields;
 use crate::{
     MAX_DEPTH,
     bytes::{float_of_signed, float_of_unsigned, narrow, take_varint, unzigzag, widen},
     catalog::{Catalog, LOOSE, ROOT},
     error::{Error, Reason, Result, damaged, unrecorded},
-    kind::{Form, Kind, List, Variant},
+    kind::{Field, Form, Kind, List, Variant},
     tag,
 };
 
@@ -22,7 +24,8 @@ const MAX_READ_DEPTH: usize = 2 * MAX_DEPTH;
 
 static ROOT_KIND: Kind = Kind::Union(ROOT);
 
-pub(crate) struct Reader<'de, 'c> {
+/// Reads a value in a row: a [`Deserializer`](de::Deserializer).
+pub struct Reader<'de, 'c> {
     rest: &'de [u8],
     /// The kind of the next value.
     kind: &'c Kind,
@@ -120,6 +123,21 @@ impl<'de, 'c> Reader<'de, 'c> {
     #[cold]
     fn lose(&mut self, name: &str) {
         self.lost.get_or_insert_with(|| name.to_owned());
+    }
+
+    /// Whether this row lacks the field. Then the reader is behind it.
+    #[inline]
+    fn passes_absent(&mut self, field: &Field) -> bool {
+        if !field.absent {
+            return false;
+        }
+        match (&field.kind, self.rest) {
+            (Kind::Option(_), [2, rest @ ..]) | (Kind::Any, [tag::ABSENT, rest @ ..]) => {
+                self.rest = rest;
+                true
+            }
+            _ => false,
+        }
     }
 
     #[inline]
@@ -508,7 +526,8 @@ impl<'de, 'c> Reader<'de, 'c> {
         }
     }
 
-    /// Bytes for a type that is bytes: a text is none, a sequence of numbers is.
+    /// Bytes for a type that is bytes: a text is none, a sequence of numbers is. One of bytes has the form of bytes, and can
+    /// be borrowed.
     #[cold]
     #[inline(never)]
     fn only_bytes<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
@@ -517,6 +536,20 @@ impl<'de, 'c> Reader<'de, 'c> {
             Some(Value::Kind(kind @ (Kind::Text | Kind::Char))) => {
                 let value = self.scalar(kind)?;
                 Err(unexpected(Some(&value), "bytes"))
+            }
+            Some(Value::Kind(Kind::Seq(kind))) if matches!(**kind, Kind::U8) => {
+                let len = self.len()?;
+                visitor.visit_borrowed_bytes(self.take(len)?)
+            }
+            Some(Value::Kind(Kind::Array(len, kind))) if matches!(**kind, Kind::U8) => {
+                visitor.visit_borrowed_bytes(self.take(*len as usize)?)
+            }
+            // The sequence was always empty.
+            Some(Value::Kind(Kind::Seq(kind))) if matches!(**kind, Kind::Hole) => {
+                match self.len()? {
+                    0 => visitor.visit_borrowed_bytes(&[]),
+                    _ => Err(unrecorded()),
+                }
             }
             Some(value) => self.value(value, visitor),
             None => visitor.visit_none(),
@@ -569,7 +602,7 @@ impl<'de, 'c> Reader<'de, 'c> {
 
     fn tuple<V: Visitor<'de>>(&mut self, list: &'c List, visitor: V) -> Result<V::Value> {
         self.deeper(|reader| {
-            let mut fields = Fields::new(reader, list);
+            let mut fields = ListAccess::new(reader, list);
             let value = visitor.visit_seq(&mut fields)?;
             match fields.left() {
                 0 => Ok(value),
@@ -604,7 +637,7 @@ impl<'de, 'c> Reader<'de, 'c> {
             return self.fields(list, visitor);
         }
         self.deeper(|reader| {
-            let mut fields = Fields::new(reader, list);
+            let mut fields = ListAccess::new(reader, list);
             let result = visitor.visit_seq(&mut fields);
             if fields.is_asked_for(names.len()) && result.is_ok() {
                 result
@@ -618,7 +651,7 @@ impl<'de, 'c> Reader<'de, 'c> {
     #[inline(never)]
     fn fields<V: Visitor<'de>>(&mut self, list: &'c List, visitor: V) -> Result<V::Value> {
         self.deeper(|reader| {
-            let mut fields = Fields::new(reader, list);
+            let mut fields = ListAccess::new(reader, list);
             let value = visitor.visit_map(&mut fields)?;
             fields.skip_rest()?;
             Ok(value)
@@ -633,6 +666,15 @@ impl<'de, 'c> Reader<'de, 'c> {
     /// Skips a value.
     #[inline(never)]
     fn skip(&mut self) -> Result {
+        match self.kind {
+            Kind::Text | Kind::Bytes => {
+                let len = self.len()?;
+                return self.take(len).map(drop);
+            }
+            Kind::Unsigned | Kind::Signed => return self.varint().map(drop),
+            Kind::Bytes16 => return self.take(16).map(drop),
+            _ => {}
+        }
         let Some(value) = self.present()? else { return Ok(()) };
         match value {
             Value::Kind(Kind::Seq(kind)) => {
@@ -648,7 +690,7 @@ impl<'de, 'c> Reader<'de, 'c> {
             Value::Map => self.skip_pairs(&tag::ANY, &tag::ANY),
             Value::Kind(Kind::Struct(list) | Kind::Tuple(list)) => {
                 let list = self.catalog.list(*list)?;
-                self.deeper(|reader| Fields::new(reader, list).skip_rest())
+                self.deeper(|reader| ListAccess::new(reader, list).skip_rest())
             }
             Value::Kind(Kind::Enum(number)) => {
                 let entry = self.entry(*number)?;

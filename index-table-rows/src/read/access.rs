@@ -6,11 +6,10 @@ use super::Reader;
 use crate::{
     error::{Error, Result, damaged},
     kind::{Field, Form, Kind, List, Variant},
-    tag,
 };
 
 /// The fields of a struct or tuple, by position or by name.
-pub(super) struct Fields<'r, 'de, 'c> {
+pub(super) struct ListAccess<'r, 'de, 'c> {
     reader: &'r mut Reader<'de, 'c>,
     list: &'c List,
     rest: std::slice::Iter<'c, Field>,
@@ -20,7 +19,7 @@ pub(super) struct Fields<'r, 'de, 'c> {
     missing: usize,
 }
 
-impl<'r, 'de, 'c> Fields<'r, 'de, 'c> {
+impl<'r, 'de, 'c> ListAccess<'r, 'de, 'c> {
     #[inline]
     pub(super) fn new(reader: &'r mut Reader<'de, 'c>, list: &'c List) -> Self {
         Self { reader, list, rest: list.fields.iter(), field: None, missing: 0 }
@@ -61,14 +60,8 @@ impl<'r, 'de, 'c> Fields<'r, 'de, 'c> {
     fn present(&mut self) -> Option<&'c Field> {
         loop {
             let field = self.rest.next()?;
-            if !field.absent {
+            if !self.reader.passes_absent(field) {
                 return Some(field);
-            }
-            match (&field.kind, self.reader.rest) {
-                (Kind::Option(_), [2, rest @ ..]) | (Kind::Any, [tag::ABSENT, rest @ ..]) => {
-                    self.reader.rest = rest;
-                }
-                _ => return Some(field),
             }
         }
     }
@@ -85,7 +78,7 @@ impl<'r, 'de, 'c> Fields<'r, 'de, 'c> {
     }
 }
 
-impl<'de> de::SeqAccess<'de> for &mut Fields<'_, 'de, '_> {
+impl<'de> de::SeqAccess<'de> for &mut ListAccess<'_, 'de, '_> {
     type Error = Error;
 
     #[inline]
@@ -106,7 +99,7 @@ impl<'de> de::SeqAccess<'de> for &mut Fields<'_, 'de, '_> {
     }
 }
 
-impl<'de> de::MapAccess<'de> for &mut Fields<'_, 'de, '_> {
+impl<'de> de::MapAccess<'de> for &mut ListAccess<'_, 'de, '_> {
     type Error = Error;
 
     #[inline]
