@@ -9,6 +9,12 @@ pub(crate) struct List<T> {
     next: OnceLock<Box<List<T>>>,
 }
 
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        iter::empty().collect()
+    }
+}
+
 impl<T> List<T> {
     /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-pub(crate) use crate::model::reader::Form;
+pub(crate) use crate::model::reader::{EntryContext, Form};
 pub use crate::model::reader::{EntryReader, RowReader};
 use crate::model::{
     error::EncodeError,
@@ -13,7 +13,7 @@ use crate::model::{
     maintain::EntryBuffer,
     reference::ReferenceSchema,
     revision::Revision,
-    row::{self, CollectionField},
+    row::{self, CollectionField, RowBody, RowOutput},
     schema::{AggregateSchema, PreviousRow, RowSchema, Source, TableSchema},
     shard::Distribution,
     stream::ChangeStream,
@@ -62,8 +62,12 @@ impl<R: Serialize> RowFormat<R> {
     ///
     /// [`EncodeError`] when its `Serialize` fails.
     #[inline]
-    pub fn encode(row: &R, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        row::append(row, out)
+    pub fn encode(row: &R, out: RowOutput<'_>) -> Result<(), EncodeError> {
+        // Without `?`, which a debug build compiles for each type.
+        match out.lists.encode(row, out.bytes) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -73,8 +77,8 @@ impl<R: Serialize + Entity> RowFormat<R> {
     /// # Errors
     ///
     /// [`EncodeError`] when its `Serialize` fails.
-    pub fn encode_sorted(row: &R, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        row::append_row(row, out)
+    pub fn encode_sorted(row: &R, out: RowOutput<'_>) -> Result<(), EncodeError> {
+        Self::encode(row, out)
     }
 }
 
@@ -85,7 +89,7 @@ impl<R: DeserializeOwned> RowFormat<R> {
     ///
     /// [`DecodeError`] if the bytes are not an encoding of the struct.
     #[inline]
-    pub fn decode(body: &[u8]) -> Result<R, DecodeError> {
+    pub fn decode(body: RowBody<'_>) -> Result<R, DecodeError> {
         row::whole(body)
     }
 }
@@ -98,7 +102,7 @@ pub trait NoRowFormat<R> {
     /// # Errors
     ///
     /// None.
-    fn encode(_: &R, _: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(_: &R, _: RowOutput<'_>) -> Result<(), EncodeError> {
         Ok(())
     }
 
@@ -107,7 +111,7 @@ pub trait NoRowFormat<R> {
     /// # Errors
     ///
     /// None.
-    fn encode_sorted(_: &R, _: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode_sorted(_: &R, _: RowOutput<'_>) -> Result<(), EncodeError> {
         Ok(())
     }
 
@@ -116,7 +120,7 @@ pub trait NoRowFormat<R> {
     /// # Errors
     ///
     /// [`DecodeError`], always.
-    fn decode(_: &[u8]) -> Result<R, DecodeError> {
+    fn decode(_: RowBody<'_>) -> Result<R, DecodeError> {
         Err(DecodeError::Short)
     }
 }
@@ -161,14 +165,14 @@ pub trait Entity: Sized + 'static {
     /// # Errors
     ///
     /// [`EncodeError`] when the row can't be encoded.
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+    fn encode(&self, out: RowOutput<'_>) -> Result<(), EncodeError>;
 
     /// Reads the bytes of a struct, without the version in front.
     ///
     /// # Errors
     ///
     /// [`DecodeError`] if the bytes are not such a row.
-    fn decode(body: &[u8]) -> Result<Self, DecodeError>;
+    fn decode(body: RowBody<'_>) -> Result<Self, DecodeError>;
 
     /// Appends the primary key.
     fn primary_key(&self, key: &mut KeyBuf);
@@ -206,7 +210,7 @@ pub trait Entity: Sized + 'static {
     /// # Errors
     ///
     /// [`DecodeError`] if the bytes are not such a row.
-    fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
+    fn older(version: u32, body: RowBody<'_>) -> Result<Self, DecodeError> {
         let _ = body;
         Err(DecodeError::Version { found: version, expected: Self::TABLE.version })
     }
@@ -227,14 +231,14 @@ pub trait RowVersion: Sized {
     /// # Errors
     ///
     /// [`DecodeError`] if the bytes are not such a row.
-    fn decode(body: &[u8]) -> Result<Self, DecodeError>;
+    fn decode(body: RowBody<'_>) -> Result<Self, DecodeError>;
 
     /// Reads a row of a version before this one, without the version in front, and converts it.
     ///
     /// # Errors
     ///
     /// [`DecodeError`] if the bytes are not such a row.
-    fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
+    fn older(version: u32, body: RowBody<'_>) -> Result<Self, DecodeError> {
         let _ = body;
         Err(DecodeError::Version { found: version, expected: Self::ROW.version })
     }
@@ -249,11 +253,11 @@ impl<R: Entity> RowVersion for R {
         changed: R::TABLE.changed,
     };
 
-    fn decode(body: &[u8]) -> Result<Self, DecodeError> {
+    fn decode(body: RowBody<'_>) -> Result<Self, DecodeError> {
         <R as Entity>::decode(body)
     }
 
-    fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
+    fn older(version: u32, body: RowBody<'_>) -> Result<Self, DecodeError> {
         <R as Entity>::older(version, body)
     }
 }
@@ -280,13 +284,9 @@ impl<Old, Next: From<Old>> Precedes<Next> for Old {
 #[derive(Debug)]
 pub struct VersionOf<T, Next>(PhantomData<(T, Next)>);
 
-impl<T: RowVersion + DeserializeOwned, Next: DeserializeOwned> VersionOf<T, Next> {
-    /// The schema of `T`, with the functions that locate its fields.
-    pub const ROW: Option<PreviousRow> = Some(PreviousRow {
-        schema: T::ROW,
-        locate_fields: row::locate_fields::<T>,
-        locate_next: row::locate_fields::<Next>,
-    });
+impl<T: RowVersion, Next> VersionOf<T, Next> {
+    /// The schema of `T`.
+    pub const ROW: Option<PreviousRow> = Some(PreviousRow { schema: T::ROW });
 }
 
 impl<T: RowVersion, Next> VersionOf<T, Next> {
@@ -380,7 +380,7 @@ impl<R: Entity> IndexEntry<'_> for R {
     const SOURCE: Source = Source::Facts;
 
     fn decode(entry: EntryReader<'_>) -> Result<Self, DecodeError> {
-        row::decode(entry.data())
+        entry.fact()
     }
 }
 

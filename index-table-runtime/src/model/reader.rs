@@ -2,11 +2,14 @@
 
 use std::fmt;
 
+use index_table_rows::Fields;
 use serde::Deserialize;
 
 use crate::model::{
+    entity::Entity,
     entry::ShortEntry,
     key::{DecodeError, Key, KeyReader, Unescaped, ascii, skip_hash},
+    lists::Lists,
     row::{self, Body},
     schema::{Source, Strategy, TableSchema},
 };
@@ -38,36 +41,64 @@ impl Form {
 }
 
 /// Reads the parts of one index entry: key fields, primary key fields and data, each in order.
-#[derive(Debug, Clone, Copy)]
 pub struct EntryReader<'txn> {
     key: KeyReader<'txn>,
     primary_key: KeyReader<'txn>,
     data: &'txn [u8],
+    lists: &'txn Lists,
+    /// The fields of the row in an entry of a full index.
+    fields: Option<Fields<'txn, 'txn>>,
+}
+
+/// How rows in entries are read.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryContext<'txn> {
+    pub(crate) lists: &'txn Lists,
+    pub(crate) unescaped: &'txn Unescaped,
+    pub(crate) body: Body,
 }
 
 impl<'txn> EntryReader<'txn> {
-    /// Returns the data of the entry.
+    /// Reads an entry. If its row lacks a field of the type, the row is read as a whole, which has the field's default.
     #[inline]
-    pub(super) const fn data(&self) -> &'txn [u8] {
-        self.data
+    pub(crate) fn read<T>(
+        entry: ShortEntry<'txn>,
+        form: Form,
+        context: EntryContext<'txn>,
+        mut decode: impl FnMut(Self) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        match decode(Self::new(entry, form, context)?) {
+            Err(DecodeError::Missing(_)) if matches!(form, Form::FullEntry) => {
+                let EntryContext { lists, unescaped, body } = context;
+                let data = body.renewed(lists, entry.data, unescaped)?;
+                decode(Self::new(ShortEntry { data, ..entry }, form, context)?)
+            }
+            outcome => outcome,
+        }
     }
 
     #[inline]
     pub(crate) fn new(
         entry: ShortEntry<'txn>,
         form: Form,
-        body: Body,
-        unescaped: &'txn Unescaped,
+        EntryContext { lists, unescaped, body }: EntryContext<'txn>,
     ) -> Result<Self, DecodeError> {
-        let data = match form {
-            Form::FullEntry => body.current(entry.data, unescaped)?,
-            Form::Fact | Form::Entry => entry.data,
+        let fields = match form {
+            Form::FullEntry => Some(body.fields(lists, entry.data, unescaped)?),
+            Form::Fact | Form::Entry => None,
         };
         Ok(Self {
             key: KeyReader::new(entry.key, unescaped),
             primary_key: KeyReader::of_primary_key(entry.primary_key, unescaped),
-            data,
+            data: entry.data,
+            lists,
+            fields,
         })
+    }
+
+    /// Reads the row, in an entry of the fact table.
+    pub(super) fn fact<R: Entity>(self) -> Result<R, DecodeError> {
+        row::decode(self.lists, self.data)
     }
 
     /// Reads the next field of the index key.
@@ -129,18 +160,24 @@ impl<'txn> EntryReader<'txn> {
         Ok(value)
     }
 
-    /// Reads the next field of the row in a full index.
+    /// Reads a field of the row in a full index. `names` are its name in the row and its aliases.
     ///
     /// # Errors
     ///
     /// [`DecodeError`] if the bytes are not such a field.
     #[inline]
-    pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
-        self.included()
+    pub fn field<T: Deserialize<'txn>>(
+        &mut self,
+        names: &[&'static str],
+    ) -> Result<T, DecodeError> {
+        match &mut self.fields {
+            Some(fields) => field(fields, names),
+            None => Err(DecodeError::Short),
+        }
     }
 
-    /// Reads the next included field, or field of the row, as text. Equal to
-    /// [`included`](EntryReader::included) for a `&str`, and faster if the text is short and ASCII.
+    /// Reads the next included field as text. Equal to [`included`](EntryReader::included) for a `&str`, and faster if the
+    /// text is short and ASCII.
     ///
     /// # Errors
     ///
@@ -159,23 +196,32 @@ impl<'txn> EntryReader<'txn> {
     }
 }
 
-/// Reads the fields of one row, in stored order.
+impl fmt::Debug for EntryReader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EntryReader").field("data", &self.data).finish_non_exhaustive()
+    }
+}
+
+/// Reads the fields of one row.
 pub struct RowReader<'txn> {
-    pub(crate) from: row::Deserializer<'txn>,
+    pub(crate) fields: Fields<'txn, 'txn>,
 }
 
 impl<'txn> RowReader<'txn> {
-    /// Reads the next field.
+    /// Reads a field. `names` are its name in the row and its aliases.
     ///
     /// # Errors
     ///
     /// [`DecodeError`] if the bytes are not such a field.
     #[inline]
-    pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
-        self.field_with(|from| T::deserialize(from))
+    pub fn field<T: Deserialize<'txn>>(
+        &mut self,
+        names: &[&'static str],
+    ) -> Result<T, DecodeError> {
+        field(&mut self.fields, names)
     }
 
-    /// Reads the next field with the function of serde's `deserialize_with`.
+    /// Reads a field with the function of serde's `deserialize_with`.
     ///
     /// # Errors
     ///
@@ -183,10 +229,32 @@ impl<'txn> RowReader<'txn> {
     #[inline]
     pub fn field_with<T>(
         &mut self,
-        read: impl FnOnce(&mut row::Deserializer<'txn>) -> postcard::Result<T>,
+        names: &[&'static str],
+        read: impl FnMut(&mut index_table_rows::Reader<'txn, 'txn>) -> Result<T, index_table_rows::Error>,
     ) -> Result<T, DecodeError> {
-        read(&mut self.from).map_err(DecodeError::Row)
+        match self.fields.field_with(names, read) {
+            Ok(Some(value)) => Ok(value),
+            Ok(None) => Err(missing(names)),
+            Err(error) => Err(DecodeError::Fields(error)),
+        }
     }
+}
+
+#[inline]
+fn field<'txn, T: Deserialize<'txn>>(
+    fields: &mut Fields<'txn, 'txn>,
+    names: &[&'static str],
+) -> Result<T, DecodeError> {
+    match fields.field(names) {
+        Ok(Some(value)) => Ok(value),
+        Ok(None) => Err(missing(names)),
+        Err(error) => Err(DecodeError::Fields(error)),
+    }
+}
+
+#[cold]
+fn missing(names: &[&'static str]) -> DecodeError {
+    DecodeError::Missing(names.first().unwrap_or(&""))
 }
 
 impl fmt::Debug for RowReader<'_> {

@@ -1,6 +1,8 @@
 //! The revision of a row: the number of its writes, for optimistic concurrency control.
 
-use crate::model::{entity::Entity, error::Result, key::DecodeError, maintain::Image, row};
+use crate::model::{
+    entity::Entity, error::Result, key::DecodeError, lists::Lists, maintain::Image, row,
+};
 
 /// A row type with a field that is marked with `#[revision]`. Only the derive implements it.
 #[diagnostic::on_unimplemented(
@@ -54,9 +56,9 @@ unsigned!(u8 u16 u32 u64);
 #[derive(Debug, Clone, Copy)]
 pub struct Revision {
     /// Returns the revision of the row with these bytes.
-    pub(crate) read: fn(&[u8]) -> Result<u64, DecodeError>,
+    pub(crate) read: fn(&Lists, &[u8]) -> Result<u64, DecodeError>,
     /// Sets the revision of an image. Returns false if it is too large for the field.
-    pub(crate) set: fn(&mut Image, u64) -> Result<Result<bool>, DecodeError>,
+    pub(crate) set: fn(&Lists, &mut Image, u64) -> Result<Result<bool>, DecodeError>,
 }
 
 impl Revision {
@@ -67,13 +69,17 @@ impl Revision {
     }
 }
 
-fn read<R: Revised>(bytes: &[u8]) -> Result<u64, DecodeError> {
-    row::decode::<R>(bytes).map(|row| row.revision().number())
+fn read<R: Revised>(lists: &Lists, bytes: &[u8]) -> Result<u64, DecodeError> {
+    row::decode::<R>(lists, bytes).map(|row| row.revision().number())
 }
 
-fn set<R: Revised>(image: &mut Image, revision: u64) -> Result<Result<bool>, DecodeError> {
-    let mut row = row::decode::<R>(image.row())?;
+fn set<R: Revised>(
+    lists: &Lists,
+    image: &mut Image,
+    revision: u64,
+) -> Result<Result<bool>, DecodeError> {
+    let mut row = row::decode::<R>(lists, image.row())?;
     let Some(number) = R::Number::of(revision) else { return Ok(Ok(false)) };
     *row.revision_mut() = number;
-    Ok(image.load(&row).map(|()| true))
+    Ok(image.load(lists, &row).map(|()| true))
 }

@@ -93,19 +93,32 @@ pub(crate) fn decode_unchecked<R: Entity>(lists: &Lists, bytes: &[u8]) -> Result
     }
 }
 
-/// Reads a whole row without copying borrowed fields. `unescaped` stores the converted row of an older
-/// version.
+/// Reads a whole row without copying borrowed fields. `unescaped` stores the converted row of an older version, and a row
+/// that lacks a field of the type.
 #[inline]
 pub(crate) fn view<'t, R: Viewed>(
     lists: &'t Lists,
     bytes: &'t [u8],
     unescaped: &'t Unescaped,
 ) -> Result<R::View<'t>, DecodeError> {
-    let fields = const { Body::of::<R>() }.fields(lists, bytes, unescaped)?;
+    let body = const { Body::of::<R>() };
+    match view_of::<R>(body.fields(lists, bytes, unescaped)?) {
+        Err(DecodeError::Missing(_)) => {
+            let bytes = body.renewed(lists, bytes, unescaped)?;
+            view_of::<R>(body.fields(lists, bytes, unescaped)?)
+        }
+        outcome => outcome,
+    }
+}
+
+#[inline]
+fn view_of<'t, R: Viewed>(fields: Fields<'t, 't>) -> Result<R::View<'t>, DecodeError> {
     let mut row = RowReader { fields };
     let view = R::view(&mut row)?;
-    row.fields.end().map_err(DecodeError::Fields)?;
-    Ok(view)
+    match row.fields.end() {
+        Ok(()) => Ok(view),
+        Err(error) => Err(DecodeError::Fields(error)),
+    }
 }
 
 /// Finds the fields in rows of one type.
@@ -113,7 +126,7 @@ pub(crate) fn view<'t, R: Viewed>(
 pub(crate) struct Body {
     /// The current version.
     version: u32,
-    renew: Option<Renew>,
+    renew: Renew,
 }
 
 /// [`renew`]
@@ -122,7 +135,7 @@ type Renew = fn(&Lists, &[u8]) -> Result<Vec<u8>, DecodeError>;
 impl Body {
     #[inline]
     pub(crate) const fn of<R: Entity>() -> Self {
-        Self { version: R::TABLE.version, renew: renewal::<R>() }
+        Self { version: R::TABLE.version, renew: renew::<R> }
     }
 
     /// Returns the fields of a row. For a row of an older version, `unescaped` stores the converted bytes.
@@ -135,27 +148,24 @@ impl Body {
     ) -> Result<Fields<'t, 't>, DecodeError> {
         let body = match body(bytes, self.version) {
             Ok(body) => body,
-            Err(error) => self.renewed(lists, bytes, unescaped, error)?,
+            Err(DecodeError::Version { .. }) => {
+                body(self.renewed(lists, bytes, unescaped)?, self.version)?
+            }
+            Err(error) => return Err(error),
         };
         lists.fields(body).map_err(DecodeError::Fields)
     }
 
+    /// Returns the bytes of a row as its type would be written now.
     #[cold]
-    fn renewed<'t>(
+    pub(crate) fn renewed<'t>(
         self,
         lists: &Lists,
         bytes: &[u8],
         unescaped: &'t Unescaped,
-        error: DecodeError,
     ) -> Result<&'t [u8], DecodeError> {
-        let Some(renew) = self.renew else { return Err(error) };
-        body(unescaped.keep(renew(lists, bytes)?), self.version)
+        Ok(unescaped.keep((self.renew)(lists, bytes)?))
     }
-}
-
-/// Returns [`renew`] if the table has older versions.
-pub(crate) const fn renewal<R: Entity>() -> Option<Renew> {
-    if R::TABLE.previous.is_some() { Some(renew::<R>) } else { None }
 }
 
 /// Returns the bytes of a row of any version and list in the current version, with the current lists.

@@ -1,12 +1,17 @@
 //! The functions of a row type, for code that is compiled once and not for each row type.
 
-use std::any::{self, TypeId};
+use std::{
+    any::{self, TypeId},
+    ops::Deref,
+    sync::Arc,
+};
 
 use crate::model::{
     entity::Entity,
     error::{Error, Result},
     expiry::Expiry,
     key::{DecodeError, KeyBuf},
+    lists::Lists,
     maintain::Image,
     reference::ReferenceSchema,
     revision::Revision,
@@ -16,19 +21,22 @@ use crate::model::{
     stream::ChangeStream,
 };
 
-type Comparison = fn(&[u8], &[u8]) -> bool;
+type Comparison = fn(&Lists, &[u8], &[u8]) -> bool;
 
 /// Loads the row with these bytes into an image. The outer error means that they are not such a row.
-type Load = fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>;
+type Load = fn(&Lists, &mut Image, &[u8]) -> Result<Result<()>, DecodeError>;
 
 /// Like [`Load`], for a row that is not checked against its former version, with its entries in one index or in all.
-type LoadUnchecked = fn(&mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>;
+type LoadUnchecked = fn(&Lists, &mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>;
 
 /// Compares a row of an older version with the converted row.
-type CheckConversion = fn(&[u8]) -> Result<(), DecodeError>;
+type CheckConversion = fn(&Lists, &[u8]) -> Result<(), DecodeError>;
 
-/// Returns the row with these bytes in the current version.
-type Renew = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
+/// Returns the row with these bytes in the current version, with the current lists.
+type Renew = fn(&Lists, &[u8]) -> Result<Vec<u8>, DecodeError>;
+
+/// Appends the encodings of the fields that an index hashes, from the row with these bytes.
+type Hash = fn(&Lists, &[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>;
 
 /// The type of rows that are not decoded.
 struct Unknown;
@@ -41,14 +49,12 @@ pub(crate) struct RowVtable {
     name: fn() -> &'static str,
     pub(crate) schema: &'static TableSchema,
     pub(crate) distribution: Distribution,
-    pub(crate) load: Load,
-    pub(crate) load_unchecked: LoadUnchecked,
+    load: Load,
+    load_unchecked: LoadUnchecked,
     /// [`row::check_conversion`], if the table has older versions.
     check_conversion: Option<CheckConversion>,
-    /// [`row::renew`], if the table has older versions.
-    renew: Option<Renew>,
-    /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
-    pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
+    renew: Renew,
+    hashed: Hash,
     /// The index for the expiry, if the rows expire.
     pub(crate) expiry: Option<Expiry>,
     pub(crate) aggregates: &'static [AggregateSchema],
@@ -57,8 +63,23 @@ pub(crate) struct RowVtable {
     pub(crate) references: &'static [ReferenceSchema],
     /// The functions for the revision, if the rows have one.
     pub(crate) revision: Option<Revision>,
-    /// [`row::is_reordered`], if the rows have sorted collections.
-    is_reordered: Option<Comparison>,
+    is_same: Comparison,
+}
+
+/// The functions of a row type, and the lists of its table in one store.
+#[derive(Clone)]
+pub(crate) struct TableRows {
+    vtable: &'static RowVtable,
+    pub(crate) lists: Arc<Lists>,
+}
+
+impl Deref for TableRows {
+    type Target = RowVtable;
+
+    #[inline]
+    fn deref(&self) -> &RowVtable {
+        self.vtable
+    }
 }
 
 impl RowVtable {
@@ -76,17 +97,13 @@ impl RowVtable {
             } else {
                 None
             },
-            renew: row::renewal::<R>(),
+            renew: row::renew::<R>,
             expiry: R::EXPIRY,
             aggregates: R::AGGREGATES,
             changes: R::CHANGES,
             references: R::REFERENCES,
             revision: R::REVISION,
-            is_reordered: if R::COLLECTIONS.is_empty() {
-                None
-            } else {
-                Some(row::is_reordered::<R>)
-            },
+            is_same: row::is_same::<R>,
         }
     }
 
@@ -102,17 +119,17 @@ impl RowVtable {
             name: any::type_name::<Unknown>,
             schema,
             distribution,
-            load: |_, _| Err(UNKNOWN),
-            load_unchecked: |_, _, _| Err(UNKNOWN),
-            hashed: |_, _, _| Err(UNKNOWN),
+            load: |_, _, _| Err(UNKNOWN),
+            load_unchecked: |_, _, _, _| Err(UNKNOWN),
+            hashed: |_, _, _, _| Err(UNKNOWN),
             check_conversion: None,
-            renew: None,
+            renew: |_, _| Err(UNKNOWN),
             expiry: None,
             aggregates,
             changes,
             references: &[],
             revision: None,
-            is_reordered: None,
+            is_same: |_, _, _| false,
         }
     }
 
@@ -132,18 +149,6 @@ impl RowVtable {
         self.id != TypeId::of::<Unknown>()
     }
 
-    /// Whether a stored row is equal to the row with the bytes `new`.
-    #[inline]
-    pub(crate) fn is_same(&self, stored: &[u8], new: &[u8]) -> bool {
-        stored == new || self.is_reordered.is_some_and(|is_reordered| is_reordered(stored, new))
-    }
-
-    /// Whether a write of `new` in the place of a stored row would have no effect. A write counts in the revision.
-    #[inline]
-    pub(crate) fn is_unchanged(&self, stored: &[u8], new: &[u8]) -> bool {
-        self.revision.is_none() && self.is_same(stored, new)
-    }
-
     /// Whether both have the same row type.
     pub(crate) fn is_same_type(&self, other: &Self) -> bool {
         self.id == other.id
@@ -152,30 +157,6 @@ impl RowVtable {
     /// Returns the path of the row type.
     pub(crate) fn type_name(&self) -> &'static str {
         (self.name)()
-    }
-
-    /// Checks that the conversion of a row of an older version keeps the values of unchanged fields.
-    pub(crate) fn check_conversion(&self, bytes: &[u8]) -> Result<(), DecodeError> {
-        self.check_conversion.map_or(Ok(()), |check| check(bytes))
-    }
-
-    /// Returns the bytes of a row of any version in the current version.
-    pub(crate) fn renew(&self, bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
-        match self.renew {
-            Some(renew) => renew(bytes),
-            None => row::body(bytes, self.schema.version).map(|_| bytes.to_vec()),
-        }
-    }
-
-    /// Loads a row that is stored under `primary_key`. Fails if the row has another primary key.
-    pub(crate) fn load_stored(
-        &self,
-        image: &mut Image,
-        bytes: &[u8],
-        primary_key: &[u8],
-    ) -> Result<()> {
-        (self.load)(image, bytes).map_err(|error| self.corrupt(error, primary_key))??;
-        self.check_primary_key(image, primary_key)
     }
 
     pub(crate) fn check_primary_key(&self, image: &Image, primary_key: &[u8]) -> Result<()> {
@@ -210,6 +191,112 @@ impl RowVtable {
     #[cold]
     pub(crate) fn corrupt(&self, error: DecodeError, primary_key: &[u8]) -> Error {
         self.schema.corrupt(Source::Facts, primary_key, error)
+    }
+
+    #[cold]
+    fn conflict(&self, primary_key: &[u8], expected: u64, found: Option<u64>) -> Error {
+        let key = self.schema.show_primary_key(primary_key);
+        Error::Conflict { table: self.schema.name, key, expected, found }
+    }
+
+    /// Returns the error for a second row with this primary key.
+    #[cold]
+    pub(crate) fn duplicate(&self, primary_key: &[u8]) -> Error {
+        let key = self.schema.show_primary_key(primary_key);
+        Error::DuplicateKey { table: self.schema.name, key }
+    }
+
+    /// Returns the error for a row with the same key in a unique index as the row `holder`. `hashed` has the
+    /// values of the hashed fields.
+    #[cold]
+    pub(crate) fn taken(&self, index: usize, key: &[u8], hashed: &[u8], holder: &[u8]) -> Error {
+        let source = Source::Index(index);
+        Error::UniqueViolation {
+            table: self.schema.name,
+            index: self.schema.index_name(source).unwrap_or_default(),
+            key: self.schema.show_hashed_key(source, key, hashed),
+            holder: self.schema.show_primary_key(holder),
+        }
+    }
+}
+
+impl TableRows {
+    pub(crate) const fn new(vtable: &'static RowVtable, lists: Arc<Lists>) -> Self {
+        Self { vtable, lists }
+    }
+
+    /// Returns the functions without the lists.
+    pub(crate) const fn vtable(&self) -> &'static RowVtable {
+        self.vtable
+    }
+
+    /// Loads the row with these bytes into an image.
+    ///
+    /// # Errors
+    ///
+    /// The outer error means that they are not such a row.
+    pub(crate) fn load(&self, image: &mut Image, bytes: &[u8]) -> Result<Result<()>, DecodeError> {
+        (self.vtable.load)(&self.lists, image, bytes)
+    }
+
+    /// Like [`load`](TableRows::load), for a row that is not checked against its former version, with its entries in one index or
+    /// in all.
+    pub(crate) fn load_unchecked(
+        &self,
+        image: &mut Image,
+        bytes: &[u8],
+        index: Option<usize>,
+    ) -> Result<Result<()>, DecodeError> {
+        (self.vtable.load_unchecked)(&self.lists, image, bytes, index)
+    }
+
+    /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
+    pub(crate) fn hashed(
+        &self,
+        bytes: &[u8],
+        index: usize,
+        values: &mut KeyBuf,
+    ) -> Result<(), DecodeError> {
+        (self.vtable.hashed)(&self.lists, bytes, index, values)
+    }
+
+    /// Whether a stored row is equal to the row with the bytes `new`.
+    #[inline]
+    pub(crate) fn is_same(&self, stored: &[u8], new: &[u8]) -> bool {
+        stored == new || self.has_same_values(stored, new)
+    }
+
+    #[cold]
+    fn has_same_values(&self, stored: &[u8], new: &[u8]) -> bool {
+        // TableRows with the same list that differ have other values.
+        stored.first() != new.first() && (self.vtable.is_same)(&self.lists, stored, new)
+    }
+
+    /// Whether a write of `new` in the place of a stored row would have no effect. A write counts in the revision.
+    #[inline]
+    pub(crate) fn is_unchanged(&self, stored: &[u8], new: &[u8]) -> bool {
+        self.revision.is_none() && self.is_same(stored, new)
+    }
+
+    /// Checks that the conversion of a row of an older version keeps the values of unchanged fields.
+    pub(crate) fn check_conversion(&self, bytes: &[u8]) -> Result<(), DecodeError> {
+        self.vtable.check_conversion.map_or(Ok(()), |check| check(&self.lists, bytes))
+    }
+
+    /// Returns the bytes of a row of any version and list in the current version, with the current lists.
+    pub(crate) fn renew(&self, bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        (self.vtable.renew)(&self.lists, bytes)
+    }
+
+    /// Loads a row that is stored under `primary_key`. Fails if the row has another primary key.
+    pub(crate) fn load_stored(
+        &self,
+        image: &mut Image,
+        bytes: &[u8],
+        primary_key: &[u8],
+    ) -> Result<()> {
+        self.load(image, bytes).map_err(|error| self.corrupt(error, primary_key))??;
+        self.check_primary_key(image, primary_key)
     }
 
     /// Sets the revision of a row that is about to be written. `old` is the row that it replaces.
@@ -264,7 +351,7 @@ impl RowVtable {
         expected: u64,
         bytes: Option<&[u8]>,
     ) -> Result<()> {
-        let read = |bytes| self.revision.as_ref().map(|revision| (revision.read)(bytes));
+        let read = |bytes| self.revision.as_ref().map(|revision| (revision.read)(&self.lists, bytes));
         let found = bytes.and_then(read).transpose();
         match found.map_err(|error| self.corrupt(error, primary_key))? {
             Some(found) if found == expected => Ok(()),
@@ -273,11 +360,11 @@ impl RowVtable {
     }
 
     fn revision_of(&self, revision: &Revision, image: &Image) -> Result<u64> {
-        (revision.read)(image.row()).map_err(|error| self.corrupt(error, image.primary_key()))
+        (revision.read)(&self.lists, image.row()).map_err(|error| self.corrupt(error, image.primary_key()))
     }
 
     fn set_revision(&self, revision: &Revision, image: &mut Image, number: u64) -> Result<()> {
-        match (revision.set)(image, number) {
+        match (revision.set)(&self.lists, image, number) {
             Ok(Ok(true)) => Ok(()),
             Ok(Ok(false)) => Err(Error::RevisionExhausted {
                 table: self.schema.name,
@@ -287,54 +374,38 @@ impl RowVtable {
             Err(error) => Err(self.corrupt(error, image.primary_key())),
         }
     }
-
-    #[cold]
-    fn conflict(&self, primary_key: &[u8], expected: u64, found: Option<u64>) -> Error {
-        let key = self.schema.show_primary_key(primary_key);
-        Error::Conflict { table: self.schema.name, key, expected, found }
-    }
-
-    /// Returns the error for a second row with this primary key.
-    #[cold]
-    pub(crate) fn duplicate(&self, primary_key: &[u8]) -> Error {
-        let key = self.schema.show_primary_key(primary_key);
-        Error::DuplicateKey { table: self.schema.name, key }
-    }
-
-    /// Returns the error for a row with the same key in a unique index as the row `holder`. `hashed` has the
-    /// values of the hashed fields.
-    #[cold]
-    pub(crate) fn taken(&self, index: usize, key: &[u8], hashed: &[u8], holder: &[u8]) -> Error {
-        let source = Source::Index(index);
-        Error::UniqueViolation {
-            table: self.schema.name,
-            index: self.schema.index_name(source).unwrap_or_default(),
-            key: self.schema.show_hashed_key(source, key, hashed),
-            holder: self.schema.show_primary_key(holder),
-        }
-    }
 }
 
-fn load<R: Entity>(image: &mut Image, bytes: &[u8]) -> Result<Result<()>, DecodeError> {
-    match row::decode::<R>(bytes) {
+fn load<R: Entity>(
+    lists: &Lists,
+    image: &mut Image,
+    bytes: &[u8],
+) -> Result<Result<()>, DecodeError> {
+    match row::decode::<R>(lists, bytes) {
         Ok(row) => Ok(image.load_stored(&row, bytes, None)),
         Err(error) => Err(error),
     }
 }
 
 fn load_unchecked<R: Entity>(
+    lists: &Lists,
     image: &mut Image,
     bytes: &[u8],
     index: Option<usize>,
 ) -> Result<Result<()>, DecodeError> {
-    match row::decode_unchecked::<R>(bytes) {
+    match row::decode_unchecked::<R>(lists, bytes) {
         Ok(row) => Ok(image.load_stored(&row, bytes, index)),
         Err(error) => Err(error),
     }
 }
 
-fn hashed<R: Entity>(bytes: &[u8], index: usize, values: &mut KeyBuf) -> Result<(), DecodeError> {
-    match row::decode::<R>(bytes) {
+fn hashed<R: Entity>(
+    lists: &Lists,
+    bytes: &[u8],
+    index: usize,
+    values: &mut KeyBuf,
+) -> Result<(), DecodeError> {
+    match row::decode::<R>(lists, bytes) {
         Ok(row) => {
             row.hashed(index, values);
             Ok(())

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::engine::{KeyList, Query};
 use crate::model::{
+    lists::Lists,
     End, KeyRange,
     entity::Entity,
     key::{Key, KeyBuf, PrefixKey, hash},
@@ -151,7 +152,7 @@ impl Bounds {
     }
 
     /// Whether a row has an entry of `source` within the bounds.
-    pub(crate) fn find(&self, source: Source, row: &Image) -> bool {
+    pub(crate) fn find(&self, lists: &Lists, source: Source, row: &Image) -> bool {
         let is_inside = |key: &[u8]| {
             let listed = |list: &KeyList| list.find(key.get(self.range.start().len()..)?);
             self.range.contains(key) && self.list.as_ref().is_none_or(|list| listed(list).is_some())
@@ -160,7 +161,7 @@ impl Bounds {
             Source::Facts => is_inside(row.primary_key()),
             Source::Index(index) => {
                 row.keys(index).any(is_inside)
-                    && self.hashed.as_ref().is_none_or(|hashed| hashed.are_of(index, row.row()))
+                    && self.hashed.as_ref().is_none_or(|hashed| hashed.are_of(lists, index, row.row()))
             }
         }
     }

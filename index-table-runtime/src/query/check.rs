@@ -9,6 +9,7 @@ use super::{
 use crate::{
     engine::{Cursor as _, EntryResult, LongLived as _, Query},
     model::{
+        lists::Lists,
         entity::Form,
         entry::{KeyBuffer, RawEntry},
         error::{Boxed, Result},
@@ -152,7 +153,7 @@ impl<'txn> Check<'txn> {
         let (hashed, carried) = (conditions.hashed.as_deref(), self.carried);
         if let Some(hashed) = hashed
             && carried
-            && !self.has_values(hashed, entry, ValueSource::Entry(entry, self.form))?
+            && !self.has_values(meter.lists(), hashed, entry, ValueSource::Entry(entry, self.form))?
         {
             return Ok(false);
         }
@@ -174,13 +175,13 @@ impl<'txn> Check<'txn> {
         };
         if let Some(hashed) = hashed
             && !carried
-            && !self.has_values(hashed, entry, ValueSource::Fact(row))?
+            && !self.has_values(meter.lists(), hashed, entry, ValueSource::Fact(row))?
         {
             return Ok(false);
         }
         if let Existence::HasEntry(has_entry) = conditions.existence
             && let Source::Index(index) = self.source
-            && !has_entry(&mut self.image, index, entry, row)?
+            && !has_entry(meter.lists(), &mut self.image, index, entry, row)?
         {
             return Ok(false);
         }
@@ -188,7 +189,7 @@ impl<'txn> Check<'txn> {
             if !self.looks_up {
                 meter.bytes(row.len());
             }
-            if !test(row).map_err(|error| self.corrupt_row(entry, error))? {
+            if !test(meter.lists(), row).map_err(|error| self.corrupt_row(entry, error))? {
                 return Ok(false);
             }
         }
@@ -197,13 +198,14 @@ impl<'txn> Check<'txn> {
 
     fn has_values(
         &mut self,
+        lists: &Lists,
         hashed: &Hashed,
         entry: RawEntry<'_>,
         from: ValueSource<'_>,
     ) -> Result<bool> {
         let Source::Index(index) = self.source else { return Ok(true) };
         self.values.clear();
-        let read = (hashed.of_row)(index, from, &mut self.values);
+        let read = (hashed.of_row)(lists, index, from, &mut self.values);
         read.map_err(|error| self.schema.corrupt(self.source, entry.key, error))?;
         Ok(hashed.are(self.values.as_bytes()))
     }

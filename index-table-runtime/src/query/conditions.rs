@@ -5,7 +5,8 @@ use std::{cmp::Ordering, rc::Rc, sync::Arc};
 use crate::{
     engine::KeyList,
     model::{
-        entity::{Entity, EntryReader, Form},
+        lists::Lists,
+        entity::{Entity, EntryContext, EntryReader, Form},
         entry::{Position, RawEntry},
         error::Result,
         key::{DecodeError, KeyBuf, Unescaped},
@@ -70,27 +71,28 @@ pub(super) enum Existence {
 }
 
 /// [`has_entry`] of a row type.
-pub(super) type HasEntry = fn(&mut Image, usize, RawEntry<'_>, &[u8]) -> Result<bool>;
+pub(super) type HasEntry = fn(&Lists, &mut Image, usize, RawEntry<'_>, &[u8]) -> Result<bool>;
 
 /// Whether the row with these bytes has the key of an entry of the index at this position.
 pub(super) fn has_entry<R: Entity>(
+    lists: &Lists,
     image: &mut Image,
     index: usize,
     entry: RawEntry<'_>,
     fact: &[u8],
 ) -> Result<bool> {
-    let row: R = row::decode(fact)
+    let row: R = row::decode(lists, fact)
         .map_err(|error| R::TABLE.corrupt(Source::Facts, entry.primary_key, error))?;
     image.load_stored(&row, fact, Some(index))?;
     Ok(image.keys(index).any(|key| key == entry.key))
 }
 
 /// A test of the bytes of a row.
-pub(super) type RowTest<'txn> = Rc<dyn Fn(&[u8]) -> Result<bool, DecodeError> + 'txn>;
+pub(super) type RowTest<'txn> = Rc<dyn Fn(&Lists, &[u8]) -> Result<bool, DecodeError> + 'txn>;
 
 /// Converts a test of a row to a test of its bytes.
 pub(super) fn row_test<'txn, R: Entity>(test: impl Fn(&R) -> bool + 'txn) -> RowTest<'txn> {
-    Rc::new(move |bytes| Ok(test(&row::decode(bytes)?)))
+    Rc::new(move |lists, bytes| Ok(test(&row::decode(lists, bytes)?)))
 }
 
 impl<'txn> Conditions<'txn> {
@@ -145,9 +147,9 @@ pub(super) struct Hashed {
 
 impl Hashed {
     /// Whether the row with these bytes has these values.
-    pub(super) fn are_of(&self, index: usize, row: &[u8]) -> bool {
+    pub(super) fn are_of(&self, lists: &Lists, index: usize, row: &[u8]) -> bool {
         let mut values = KeyBuf::new();
-        let read = (self.of_row)(index, ValueSource::Fact(row), &mut values);
+        let read = (self.of_row)(lists, index, ValueSource::Fact(row), &mut values);
         read.is_ok() && self.are(values.as_bytes())
     }
 
@@ -162,7 +164,8 @@ impl Hashed {
 }
 
 /// [`values_of`] of a row type.
-pub(super) type ValuesOf = fn(usize, ValueSource<'_>, &mut KeyBuf) -> Result<(), DecodeError>;
+pub(super) type ValuesOf =
+    fn(&Lists, usize, ValueSource<'_>, &mut KeyBuf) -> Result<(), DecodeError>;
 
 /// The source of the values of a row's hashed fields.
 #[derive(Debug, Clone, Copy)]
@@ -174,17 +177,25 @@ pub(super) enum ValueSource<'a> {
 
 /// Appends the encodings of the fields that the index at this position hashes.
 pub(super) fn values_of<R: Entity>(
+    lists: &Lists,
     index: usize,
     source: ValueSource<'_>,
     values: &mut KeyBuf,
 ) -> Result<(), DecodeError> {
     match source {
-        ValueSource::Fact(bytes) => row::decode::<R>(bytes).map(|row| row.hashed(index, values)),
+        ValueSource::Fact(bytes) => {
+            row::decode::<R>(lists, bytes).map(|row| row.hashed(index, values))
+        }
         ValueSource::Entry(entry, form) => {
-            let unescaped = Unescaped::default();
-            let entry =
-                EntryReader::new(entry.into(), form, const { Body::of::<R>() }, &unescaped)?;
-            R::hashed_in_entry(index, entry, values)
+            let unescaped = &Unescaped::default();
+            let context = EntryContext { lists, unescaped, body: const { Body::of::<R>() } };
+            let mut found = KeyBuf::new();
+            EntryReader::read(entry.into(), form, context, |entry| {
+                found.clear();
+                R::hashed_in_entry(index, entry, &mut found)
+            })?;
+            values.extend(found.as_bytes());
+            Ok(())
         }
     }
 }

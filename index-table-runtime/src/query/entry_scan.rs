@@ -8,7 +8,8 @@ use std::rc::Rc;
 use crate::{
     engine::{EntryResult, Query},
     model::{
-        entity::{Entity, EntryReader, Form},
+        lists::Lists,
+        entity::{Entity, EntryContext, Form},
         entry::{KeyBuffer, RawEntry, ShortEntry},
         error::{Boxed, Error, Result},
         key::{DecodeError, Key, KeyReader, Unescaped},
@@ -105,6 +106,10 @@ impl<'txn, C> EntryScan<'txn, C> {
         self.meter.stats()
     }
 
+    pub(super) const fn lists(&self) -> &'txn Lists {
+        self.meter.lists()
+    }
+
     pub(super) const fn unescaped(&self) -> &'txn Unescaped {
         &self.meter.session().unescaped
     }
@@ -176,8 +181,9 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
     #[expect(clippy::inline_always, reason = "the row would be moved once more")]
     #[inline(always)]
     pub(super) fn next_row<R: Entity>(&mut self) -> Option<Result<R>> {
+        let lists = self.meter.lists();
         let failure = match self.next_bytes() {
-            Ok(Some(bytes)) => match row::decode::<R>(bytes) {
+            Ok(Some(bytes)) => match row::decode::<R>(lists, bytes) {
                 Ok(row) => return Some(Ok(row)),
                 Err(error) => Failure::Decode(error),
             },
@@ -295,22 +301,24 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         referred_row(self.reader, &mut self.meter, primary_key, row, self.has_looked_up)
     }
 
-    /// Returns a reader of an entry of the index or, if `source` is the fact table, of its row. `body` is of the type of
-    /// its row.
+    /// Returns an entry of the index or, if `source` is the fact table, its row, to be read by [`EntryReader::read`]. `body`
+    /// is of the type of its row.
     #[inline]
-    pub(super) fn entry_reader(
+    pub(super) fn entry_to_read(
         &mut self,
         entry: ShortEntry<'txn>,
         source: Source,
         body: Body,
-    ) -> Result<EntryReader<'txn>, Failure> {
+    ) -> Result<(ShortEntry<'txn>, Form, EntryContext<'txn>), Failure> {
+        let context =
+            EntryContext { lists: self.lists(), unescaped: self.unescaped(), body };
         if matches!(source, Source::Facts) {
             self.meter.bytes(entry.key.len() + entry.primary_key.len());
             let row = ShortEntry { data: self.row_bytes(entry)?, ..entry };
-            return Ok(EntryReader::new(row, Form::Fact, body, self.unescaped())?);
+            return Ok((row, Form::Fact, context));
         }
         self.meter.bytes(entry.key.len() + entry.primary_key.len() + entry.data.len());
-        Ok(EntryReader::new(entry, self.form, body, self.unescaped())?)
+        Ok((entry, self.form, context))
     }
 
     #[inline]

@@ -151,7 +151,8 @@ impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I
     type Item = Result<Option<R>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.decode_next(row::decode)
+        let lists = self.meter.lists();
+        self.decode_next(|bytes| row::decode(lists, bytes))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -200,8 +201,9 @@ impl<'txn, R: Viewed, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetManyVie
     type Item = Result<Option<R::View<'txn>>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let unescaped = &self.rows.meter.session().unescaped;
-        self.rows.decode_next(|bytes| row::view::<R>(bytes, unescaped))
+        let meter = &self.rows.meter;
+        let (lists, unescaped) = (meter.lists(), &meter.session().unescaped);
+        self.rows.decode_next(|bytes| row::view::<R>(lists, bytes, unescaped))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -5,7 +5,7 @@ use std::{fmt, iter::FusedIterator, marker::PhantomData};
 use super::{Scan, entry_scan::EntryScan};
 use crate::{
     model::{
-        entity::{Entity, IndexEntry, Viewed},
+        entity::{Entity, EntryReader, IndexEntry, Viewed},
         error::Result,
         row::{self, Body},
     },
@@ -78,8 +78,8 @@ iterator! {
     /// The views of a scan's rows; see [`Scan::views`](crate::Scan::views). Ends after the first
     /// error.
     Views, <E::Row as Viewed>::View<'txn>, placement::Entries<'txn>, scan => scan.decode_next(
-        |scan, entry| Ok((scan.row_bytes(entry)?, scan.unescaped())),
-        |(bytes, unescaped)| row::view::<E::Row>(bytes, unescaped),
+        |scan, entry| Ok((scan.row_bytes(entry)?, scan.lists(), scan.unescaped())),
+        |(bytes, lists, unescaped)| row::view::<E::Row>(lists, bytes, unescaped),
     ), where Viewed
 }
 
@@ -87,8 +87,8 @@ iterator! {
     /// The entries of a scan; see [`Scan::entries`](crate::Scan::entries). Ends after the first
     /// error.
     Entries, E, placement::Entries<'txn>, scan => scan.decode_next(
-        |scan, entry| scan.entry_reader(entry, E::SOURCE, const { Body::of::<E::Row>() }),
-        E::decode,
+        |scan, entry| scan.entry_to_read(entry, E::SOURCE, const { Body::of::<E::Row>() }),
+        |(entry, form, context)| EntryReader::read(entry, form, context, E::decode),
     )
 }
 

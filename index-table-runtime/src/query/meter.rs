@@ -4,7 +4,7 @@ use std::{cell::Cell, sync::Arc};
 
 use crate::{
     engine::{Count, Query, Read},
-    model::{error::Result, key::Unescaped, schema::Source, shard::ShardSet},
+    model::{error::Result, key::Unescaped, lists::Lists, schema::Source, shard::ShardSet},
     placement::Reader,
     usage::{ReadCounters, Stats, TableCounters, trace::Trace},
 };
@@ -38,12 +38,18 @@ impl Total {
 pub(crate) struct Ledger<'txn> {
     pub(crate) session: &'txn Session,
     pub(crate) usage: &'txn Arc<TableCounters>,
+    /// The lists of the table.
+    pub(crate) lists: &'txn Arc<Lists>,
 }
 
 impl<'txn> Ledger<'txn> {
     #[inline]
-    pub(crate) const fn new(session: &'txn Session, usage: &'txn Arc<TableCounters>) -> Self {
-        Self { session, usage }
+    pub(crate) fn new(
+        session: &'txn Session,
+        usage: &'txn Arc<TableCounters>,
+        lists: &'txn Arc<Lists>,
+    ) -> Self {
+        Self { session, usage, lists }
     }
 
     /// Returns a meter for a query of this index or of the fact table.
@@ -93,6 +99,7 @@ impl<'txn> Ledger<'txn> {
 pub(crate) struct Meter<'txn> {
     session: &'txn Session,
     counters: &'txn ReadCounters,
+    lists: &'txn Lists,
     seeks: u64,
     facts: u64,
     bytes: u64,
@@ -121,6 +128,7 @@ impl<'txn> Meter<'txn> {
         Self {
             session,
             counters,
+            lists: ledger.lists,
             seeks: 0,
             facts: 0,
             bytes: 0,
@@ -131,6 +139,12 @@ impl<'txn> Meter<'txn> {
             trace,
             begun,
         }
+    }
+
+    /// Returns the lists of the table.
+    #[inline]
+    pub(crate) const fn lists(&self) -> &'txn Lists {
+        self.lists
     }
 
     #[inline]

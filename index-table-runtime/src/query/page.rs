@@ -3,7 +3,7 @@
 use super::{Cursor, Scan, entry_scan::EntryScan, request::ScanRequest};
 use crate::{
     model::{
-        entity::{IndexEntry, Viewed},
+        entity::{EntryReader, IndexEntry, Viewed},
         entry::{KeyBuffer, ShortEntry},
         error::Result,
         key::DecodeError,
@@ -70,8 +70,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self.request.reads_rows();
         let is_backward = self.request.before.is_some();
         let mut items = Vec::with_capacity(size.min(RESERVED));
+        let lists = self.request.ledger.lists;
         let [next, previous] =
-            self.request.page_of_rows(size, &mut |bytes| match row::decode(bytes) {
+            self.request.page_of_rows(size, &mut |bytes| match row::decode(lists, bytes) {
                 Ok(row) => {
                     items.push(row);
                     Ok(())
@@ -106,9 +107,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
             scan.decode_next(
                 |scan, entry| {
                     *last = entry;
-                    Ok((scan.row_bytes(entry)?, scan.unescaped()))
+                    Ok((scan.row_bytes(entry)?, scan.lists(), scan.unescaped()))
                 },
-                |(bytes, unescaped)| row::view::<E::Row>(bytes, unescaped),
+                |(bytes, lists, unescaped)| row::view::<E::Row>(lists, bytes, unescaped),
             )
         })
     }
@@ -166,9 +167,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
             scan.decode_next(
                 |scan, entry| {
                     *last = entry;
-                    scan.entry_reader(entry, E::SOURCE, const { Body::of::<E::Row>() })
+                    scan.entry_to_read(entry, E::SOURCE, const { Body::of::<E::Row>() })
                 },
-                E::decode,
+                |(entry, form, context)| EntryReader::read(entry, form, context, E::decode),
             )
         })
     }

@@ -15,7 +15,7 @@ use crate::{
     engine::{Count, Query, Read},
     model::{
         error::{Error, Result},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{Source, TableSchema},
     },
     placement::{Entries, LentEntries, Reader},
@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct ScanRequest<'txn> {
     pub(super) reader: Result<Reader<'txn>>,
     pub(super) schema: &'static TableSchema,
-    pub(super) ledger: Ledger<'txn>,
+    pub(crate) ledger: Ledger<'txn>,
     pub(super) query: Query,
     /// The conditions; `None` if there are none but the bounds.
     pub(super) conditions: Option<Rc<Conditions<'txn>>>,
@@ -35,7 +35,7 @@ pub(crate) struct ScanRequest<'txn> {
     /// The end; `None` for the end of the bounds.
     pub(super) before: Option<Cursor>,
     /// The functions of the table, if its aggregates can be read in the snapshot.
-    totals: Option<&'static RowVtable>,
+    totals: Option<&'txn TableRows>,
 }
 
 impl<'txn> ScanRequest<'txn> {
@@ -53,7 +53,7 @@ impl<'txn> ScanRequest<'txn> {
     }
 
     /// Allows the request to count by the aggregates of the table.
-    pub(crate) fn with_totals(self, rows: &'static RowVtable) -> Self {
+    pub(crate) fn with_totals(self, rows: &'txn TableRows) -> Self {
         Self { totals: Some(rows), ..self }
     }
 

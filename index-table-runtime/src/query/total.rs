@@ -6,7 +6,7 @@ use crate::{
         aggregate::Totals,
         error::Result,
         key::{KeyReader, Unescaped},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{AggregateSchema, KeyField, KeyForm, Source, TableSchema},
         shard::Distribution,
     },
@@ -25,7 +25,7 @@ pub(crate) struct GroupTotals {
 /// Returns the totals of a group in all shards that can have it.
 pub(crate) fn of_group(
     reader: Reader<'_>,
-    rows: &RowVtable,
+    rows: &TableRows,
     (aggregate, declared): (usize, &AggregateSchema),
     group: &[u8],
 ) -> Result<GroupTotals> {
@@ -42,7 +42,7 @@ pub(crate) fn of_group(
 
 /// Decodes the record of a group; `None` is a group without rows.
 pub(crate) fn decode(
-    rows: &RowVtable,
+    rows: &TableRows,
     declared: &AggregateSchema,
     group: &[u8],
     record: Option<&[u8]>,
@@ -51,7 +51,7 @@ pub(crate) fn decode(
 }
 
 /// Whether the group contains the shard key, so that all its rows are in one shard.
-fn begins_with_shard_key(rows: &RowVtable, declared: &AggregateSchema) -> bool {
+fn begins_with_shard_key(rows: &TableRows, declared: &AggregateSchema) -> bool {
     match rows.distribution {
         Distribution::ByKey(shard_key) => {
             let own = rows.schema.primary_key.iter().take(shard_key.fields);
@@ -65,7 +65,7 @@ fn begins_with_shard_key(rows: &RowVtable, declared: &AggregateSchema) -> bool {
 /// Returns the aggregate whose group the query selects, with its position, and the key of the group: a query without a
 /// limit or a position, of an index that has each row once. A count is exact, so it reads no eventual aggregate.
 pub(super) fn group_of<'q>(
-    rows: &'static RowVtable,
+    rows: &TableRows,
     query: &'q Query,
 ) -> Option<((usize, &'static AggregateSchema), &'q [u8])> {
     if rows.aggregates.is_empty() {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Inner, Store};
+use super::{Inner, Store, lists::TableLists};
 use crate::{
     engine::{self, Records, Retry, forward, list::List, lmdb},
     model::{
@@ -50,6 +50,7 @@ pub(crate) struct Shards {
     placement: shards::Engine,
     /// The stores of the shards, with those of shards that were replaced or removed.
     stores: List<Arc<Inner>>,
+    lists: Arc<TableLists>,
 }
 
 impl Deref for Shards {
@@ -97,12 +98,26 @@ impl Shards {
     pub(super) fn new(
         placement: shards::Engine,
         stores: impl IntoIterator<Item = Arc<Inner>>,
+        lists: Arc<TableLists>,
     ) -> Self {
-        Self { placement, stores: stores.into_iter().collect() }
+        let shards = Self { placement, stores: List::default(), lists };
+        stores.into_iter().for_each(|store| shards.keep_store(&store));
+        shards
+    }
+
+    /// Returns the lists of the tables.
+    pub(super) const fn lists(&self) -> &Arc<TableLists> {
+        &self.lists
+    }
+
+    /// Lets the store of a shard use the lists of this store.
+    pub(crate) fn share_lists(&self, store: &Inner) {
+        store.lists.share(&self.lists);
     }
 
     /// Keeps the store of a shard that is added, attached or restored.
     pub(crate) fn keep_store(&self, store: &Arc<Inner>) {
+        self.share_lists(store);
         if !self.stores.iter().any(|own| Arc::ptr_eq(own, store)) {
             self.stores.push(Arc::clone(store));
         }

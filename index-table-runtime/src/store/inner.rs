@@ -15,13 +15,14 @@ use super::{
     open_table::{OpenTable, Readable, Renewals},
     transaction,
 };
+use super::lists::TableLists;
 use crate::{
     engine::{self, Conflicts, Limit, Records, WhenFull},
     locks::{Mutex, MutexGuard, rank},
     model::{
         error::{Error, Result},
         reference::Referrer,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::Source,
     },
     placement::Tables,
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) requests: Requests,
     /// The follower that applies commits to the store.
     pub(super) follower: Mutex<Weak<follower::Shared>>,
+    /// The lists of the tables.
+    pub(super) lists: Arc<TableLists>,
     /// In the store of a follower, opens the tables in use in the shards to which their rows have moved; `None` before the
     /// first table is opened.
     pub(crate) open_followed: OnceLock<fn(&Store, &Shards)>,
@@ -87,6 +90,8 @@ pub(crate) struct Declared {
     pub(crate) last_change: u64,
     /// Other tables that stay open as long as this one.
     pub(crate) kept: Vec<Arc<OpenTable>>,
+    /// The version of the lists that the data file has.
+    pub(crate) recorded: u64,
 }
 
 /// A new record of a referenced table.
@@ -128,6 +133,7 @@ impl Inner {
         let (writer, tables) = (Mutex::default(), Mutex::default());
         let (opened, signals) = (Arc::default(), Arc::default());
         let (commits, follower) = (Durations::default(), Mutex::default());
+        let lists = engines.several().map(|shards| Arc::clone(shards.lists())).unwrap_or_default();
         Self {
             engines,
             id,
@@ -140,6 +146,7 @@ impl Inner {
             commits,
             requests: Requests::default(),
             follower,
+            lists,
             open_followed: OnceLock::new(),
         }
     }
@@ -154,7 +161,7 @@ impl Inner {
     /// other.
     pub(crate) fn open_once(
         &self,
-        rows: &'static RowVtable,
+        rows: &TableRows,
         open: impl FnOnce(&Engines) -> Result<(Tables, Declared)>,
     ) -> Result<Arc<OpenTable>> {
         let schema = rows.schema;
@@ -167,7 +174,7 @@ impl Inner {
             return Ok(used);
         }
         let (tables, declared) = open(&self.engines)?;
-        let Declared { record, readable, renewed, last_change, kept } = declared;
+        let Declared { record, readable, renewed, last_change, kept, recorded } = declared;
         if self.limit.when_full == WhenFull::Disable && schema.has_eventual() && tables.are_split()
         {
             let what = "`WhenFull::Disable`, for a table with rows in several shards and an eventual index";
@@ -186,7 +193,7 @@ impl Inner {
         let readable = Readable::new(schema, (&tables, &readable), opened, &self.opened);
         let table = Arc::new(OpenTable {
             schema,
-            rows,
+            rows: rows.clone(),
             tables,
             limit: self.limit,
             record,
@@ -199,6 +206,8 @@ impl Inner {
                 as_declared: AtomicU64::new(0),
                 archive: Mutex::default(),
                 orders,
+                lists: Arc::clone(&rows.lists),
+                recorded: AtomicU64::new(recorded),
             }),
             store: self.id,
             opened,
@@ -229,7 +238,7 @@ impl Inner {
     }
 
     /// Returns the table if a repository of it is in use.
-    fn used(&self, rows: &RowVtable) -> Result<Option<Arc<OpenTable>>> {
+    fn used(&self, rows: &TableRows) -> Result<Option<Arc<OpenTable>>> {
         self.engines.refuse_forked()?;
         let table = rows.schema.name;
         let tables = self.tables();

@@ -8,6 +8,7 @@ mod engines;
 mod follower;
 mod group;
 mod inner;
+mod lists;
 mod open_table;
 mod outcome;
 mod readers;

@@ -14,7 +14,7 @@ use crate::{
         error::{Error, Result},
         index_state::IndexState,
         maintain::Image,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{Source, StateRecord, TableRecord, TableSchema},
         shard::ShardNumber,
     },
@@ -28,7 +28,7 @@ const TRIED_ROWS: u64 = 256;
 /// A table in use, shared by its repositories.
 pub(crate) struct OpenTable {
     pub(crate) schema: &'static TableSchema,
-    pub(crate) rows: &'static RowVtable,
+    pub(crate) rows: TableRows,
     pub(crate) tables: Tables,
     /// The limit of its queue.
     pub(crate) limit: Limit,
@@ -404,14 +404,14 @@ impl OpenTable {
         new: &mut Image,
         tried: &mut Image,
     ) -> Result<()> {
-        new.load(row)?;
+        new.load(&self.rows.lists, row)?;
         if !cfg!(debug_assertions) {
             if self.tried.load(Ordering::Relaxed) >= TRIED_ROWS {
                 return Ok(());
             }
             self.tried.fetch_add(1, Ordering::Relaxed);
         }
-        rows::try_back(self.rows, new, tried)
+        rows::try_back(&self.rows, new, tried)
     }
 
     /// Returns the shard that has the rows with this shard key; 0 in a store with one shard.

@@ -10,7 +10,7 @@ use crate::{
         aggregate::{Aggregate, Totals, WHOLE_TABLE},
         entity::Entity,
         error::{Error, Result},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{AggregateSchema, Extreme, Source},
     },
     placement::Reader,
@@ -47,7 +47,7 @@ impl<R: Entity> KeyedTable<R> {
     /// Returns the totals of a group. A group without rows has zeros.
     #[doc(hidden)]
     pub fn aggregate<A: Aggregate<Row = R>>(&self, txn: &ReadTxn<'_>, group: &Bounds) -> Result<A> {
-        let declared = declared(self.open.rows, A::POSITION)?;
+        let declared = declared(&self.open.rows, A::POSITION)?;
         let group = match group.range.start() {
             [] => WHOLE_TABLE,
             group => group,
@@ -68,7 +68,7 @@ impl<R: Entity> KeyedTable<R> {
     }
 }
 
-fn declared(rows: &'static RowVtable, aggregate: usize) -> Result<&'static AggregateSchema> {
+fn declared(rows: &TableRows, aggregate: usize) -> Result<&'static AggregateSchema> {
     rows.aggregates.get(aggregate).ok_or_else(|| Error::internal("there is no such aggregate"))
 }
 
@@ -83,8 +83,8 @@ impl OpenTable {
     ) -> Result<Totals> {
         let reader = txn.reader_of_aggregate(self, aggregate)?;
         let GroupTotals { totals, seeks, bytes } =
-            totals_of_group(reader, self.rows, (aggregate, declared), group)?;
-        Ledger::new(&txn.session, &self.shared.usage).totals(seeks, bytes);
+            totals_of_group(reader, &self.rows, (aggregate, declared), group)?;
+        Ledger::new(&txn.session, &self.shared.usage, &self.rows.lists).totals(seeks, bytes);
         Ok(totals)
     }
 }
@@ -105,7 +105,7 @@ impl OpenTable {
             let bounds =
                 if prefix.is_empty() { KeyRange::ALL } else { KeyRange::beginning_with(prefix) };
             let query = Query { reverse: *greatest, limit: Some(1), ..Query::new(source, bounds) };
-            let mut meter = Ledger::new(&txn.session, &self.shared.usage).meter(source, Some(1));
+            let mut meter = Ledger::new(&txn.session, &self.shared.usage, &self.rows.lists).meter(source, Some(1));
             let reader = meter.of_query(reader, &query)?;
             meter.reads(reader, &query);
             let mut entries = reader.cursor(query)?;
@@ -127,7 +127,7 @@ impl<'txn> Groups<'txn> {
             let next = reader.at_or_above(Space::Aggregate(aggregate), &[0])?;
             Ok(Shard { reader, next })
         });
-        let ledger = Ledger::new(&txn.session, &table.shared.usage);
+        let ledger = Ledger::new(&txn.session, &table.shared.usage, &table.rows.lists);
         Ok(Self { shards: shards.collect::<Result<_>>()?, table, txn, aggregate, ledger })
     }
 
@@ -143,7 +143,7 @@ impl<'txn> Groups<'txn> {
 
     /// Returns the next group with its totals in all shards.
     fn next(&mut self) -> Result<Option<(&'txn [u8], Totals)>> {
-        let rows = self.table.rows;
+        let rows = &self.table.rows;
         let declared = declared(rows, self.aggregate)?;
         let heads = self.shards.iter().filter_map(|shard| shard.next.map(|(group, _)| group));
         let Some(group) = heads.min() else { return Ok(None) };
@@ -172,7 +172,7 @@ impl<A: Aggregate> Iterator for Aggregates<'_, A> {
         };
         let next = groups.next_with_rows().and_then(|next| {
             let Some((group, totals)) = next else { return Ok(None) };
-            declared(groups.table.rows, groups.aggregate)?.read(group, &totals).map(Some)
+            declared(&groups.table.rows, groups.aggregate)?.read(group, &totals).map(Some)
         });
         if !matches!(next, Ok(Some(_))) {
             self.groups = Err(None);

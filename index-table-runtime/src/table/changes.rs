@@ -9,6 +9,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::Table;
 use crate::{
     model::{
+        lists::Lists,
         entity::Entity,
         error::{Error, Result},
         key::{DecodeError, Key as _, KeyReader, Unescaped},
@@ -199,9 +200,13 @@ impl<R: Entity> Table<R> {
 }
 
 /// Decodes a change.
-type Read<R> = fn(u64, StoredChange<'_>) -> Result<StreamedChange<R>>;
+type Read<R> = fn(&Lists, u64, StoredChange<'_>) -> Result<StreamedChange<R>>;
 
-fn read<R: Entity>(number: u64, stored: StoredChange<'_>) -> Result<StreamedChange<R>> {
+fn read<R: Entity>(
+    lists: &Lists,
+    number: u64,
+    stored: StoredChange<'_>,
+) -> Result<StreamedChange<R>> {
     let failed = |error: DecodeError| Error::Corrupt {
         table: R::TABLE.name,
         index: None,
@@ -219,7 +224,7 @@ fn read<R: Entity>(number: u64, stored: StoredChange<'_>) -> Result<StreamedChan
             StoredKind::Deleted => ChangeKind::Deleted,
         },
         key: key.map_err(failed)?,
-        row: row::decode(stored.row).map_err(failed)?,
+        row: row::decode(lists, stored.row).map_err(failed)?,
     })
 }
 
@@ -264,7 +269,7 @@ impl<R: Entity> Changes<R> {
         self.consumer.number(&self.store)?;
         let (txn, mut changes) = (self.store.read()?, Vec::new());
         let span = self.consumer.next(&txn, limit, |number, stored| {
-            changes.push((self.decode)(number, stored)?);
+            changes.push((self.decode)(&self.consumer.table.rows.lists, number, stored)?);
             Ok(())
         })?;
         Ok(ChangeBatch { consumer: Arc::clone(&self.consumer), span, changes })
@@ -441,7 +446,9 @@ impl<R: Entity> ChangeWorker<R> {
         let span = consumer.next_of_worker(store, worker, limit, &mut |next| {
             match next {
                 None => changes.clear(),
-                Some((number, stored)) => changes.push(decode(number, stored)?),
+                Some((number, stored)) => {
+                    changes.push(decode(&consumer.table.rows.lists, number, stored)?);
+                },
             }
             Ok(())
         })?;

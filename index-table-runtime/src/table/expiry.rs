@@ -139,8 +139,10 @@ impl<R: Entity> Table<R> {
         E: Into<Box<dyn error::Error + Send + Sync>>,
     {
         let name = R::TABLE.name;
+        let lists = Arc::clone(&self.open.rows.lists);
         let archive = move |rows: &[Vec<u8>]| {
-            let decoded: Result<Vec<R>, _> = rows.iter().map(|row| row::decode(row)).collect();
+            let decoded: Result<Vec<R>, _> =
+                rows.iter().map(|row| row::decode(&lists, row)).collect();
             let rows = decoded.map_err(|error| R::TABLE.corrupt(Source::Facts, &[], error))?;
             archive(&rows).map_err(|error| expiry::failed(name, error))
         };

@@ -187,7 +187,7 @@ impl<R: Entity> KeyedTable<R> {
         span!(TRACE, "get", table = R::TABLE.name);
         let open = &self.table.open;
         let Some(bytes) = txn.fact(open, key.as_bytes())? else { return Ok(None) };
-        match row::view::<R>(bytes, &txn.session.unescaped) {
+        match row::view::<R>(&open.rows.lists, bytes, &txn.session.unescaped) {
             Ok(view) => Ok(Some(view)),
             Err(error) => Err(open.corrupt(Source::Facts, key.as_bytes(), error)),
         }
@@ -299,7 +299,7 @@ impl<R: Entity> KeyedTable<R> {
     {
         let (open, source) = (&self.table.open, Source::Index(index));
         let Some(bytes) = open.row_by(txn, source, &key)? else { return Ok(None) };
-        match row::view::<R>(bytes, &txn.session.unescaped) {
+        match row::view::<R>(&open.rows.lists, bytes, &txn.session.unescaped) {
             Ok(view) => Ok(Some(view)),
             Err(error) => Err(open.corrupt(source, key.range.start(), error)),
         }
@@ -347,7 +347,7 @@ impl<R: Entity> Table<R> {
     fn remove_encoded(&self, txn: &mut WriteTxn<'_>, key: &KeyBuf) -> Result<Option<R>> {
         let mut row = None;
         self.open.remove_row(txn, key.as_bytes(), &mut |writer, old| {
-            row = rows::load_by_key::<R>(writer, key.as_bytes(), old)?;
+            row = rows::load_by_key::<R>(&self.open.rows, writer, key.as_bytes(), old)?;
             Ok(row.is_some())
         })?;
         Ok(row)
@@ -361,12 +361,12 @@ impl<R: Entity> Table<R> {
     ) -> Result<Option<T>, E> {
         span!(TRACE, "update", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
-        let Some(mut row) = rows::load_by_key::<R>(&writer, key.as_bytes(), old)? else {
+        let Some(mut row) = rows::load_by_key::<R>(&self.open.rows, &writer, key.as_bytes(), old)? else {
             return Ok(None);
         };
         let value = change(&mut row)?;
         self.open.load_new(&row, new, tried)?;
-        rows::update(Self::ROWS, &mut writer, old, new, written, RowWrite::Update)?;
+        rows::update(&self.open.rows, &mut writer, old, new, written, RowWrite::Update)?;
         Ok(Some(value))
     }
 
@@ -378,7 +378,7 @@ impl<R: Entity> Table<R> {
     ) -> Result<bool> {
         let mut change = Some(change);
         self.open.update_row(txn, &mut |writer, Scratch { old, new, tried }| {
-            let Some(mut row) = rows::load_by_key::<R>(writer, key.as_bytes(), old)? else {
+            let Some(mut row) = rows::load_by_key::<R>(&self.open.rows, writer, key.as_bytes(), old)? else {
                 return Ok(false);
             };
             if let Some(change) = change.take() {

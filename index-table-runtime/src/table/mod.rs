@@ -108,7 +108,7 @@ impl<R: Entity> Table<R> {
     ///
     /// Cost: each row is read once, and each entry is written once.
     pub fn build<'t>(&'t self, store: &'t Store) -> Build<'t> {
-        Build::new(store, &self.open, Self::ROWS)
+        Build::new(store, &self.open)
     }
 
     /// Adds a row. A field with `#[revision]` is stored as 1, whatever its value in `row` is.
@@ -188,7 +188,7 @@ impl<R: Entity> Table<R> {
                 Some(bytes) => self.decode(bytes, Source::Facts, key)?,
                 None => None,
             };
-            rows::put(Self::ROWS, &mut writer, old, new, written)?;
+            rows::put(&self.open.rows, &mut writer, old, new, written)?;
             Ok(before)
         })
     }
@@ -320,7 +320,7 @@ impl<R: Entity> Table<R> {
         txn.operate(|txn| {
             span!(TRACE, "delete", table = R::TABLE.name);
             let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
-            let deleted = rows::delete_if(Self::ROWS, &mut writer, row, old, written)?;
+            let deleted = rows::delete_if(&self.open.rows, &mut writer, row, old, written)?;
             cascade::finish(txn, &self.open, key.as_bytes(), deleted).map(drop)
         })
     }

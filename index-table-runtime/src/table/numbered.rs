@@ -64,7 +64,7 @@ impl<R: Entity> Table<R> {
                 key: R::TABLE.show_primary_key(new.primary_key()),
             });
         }
-        rows::insert(Self::ROWS, writer, new, written)?;
+        rows::insert(&self.open.rows, writer, new, written)?;
         next.keep(writer, leading)
     }
 }

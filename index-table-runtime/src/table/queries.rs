@@ -63,7 +63,7 @@ impl<R: Entity> DetachedQuery<R> {
                 keys.clear();
                 lengths.clear();
                 let (reader, _) = txn.reader_to_scan(&table, query.source())?;
-                let ledger = Ledger::new(&txn.session, &table.shared.usage);
+                let ledger = Ledger::new(&txn.session, &table.shared.usage, &table.rows.lists);
                 query.next_keys(reader, ledger, BATCH, &mut keys, &mut lengths)?;
                 if lengths.is_empty() {
                     return Ok(deleted);

@@ -249,7 +249,7 @@ impl<R: Entity> Table<R> {
     /// [`Error::Corrupt`]
     #[doc(hidden)]
     pub fn decoded(&self, entry: &UntypedEntry<'_>) -> Result<R> {
-        row::decode(entry.data)
+        row::decode(&self.open.rows.lists, entry.data)
             .map_err(|error| self.open.corrupt(Source::Facts, entry.primary_key, error))
     }
 
@@ -317,7 +317,7 @@ impl UntypedTable {
         if !self.open.rows.is_same_type(&RowVtable::of::<R>()) {
             return Ok(None);
         }
-        let row = row::decode(entry.data);
+        let row = row::decode(&self.open.rows.lists, entry.data);
         row.map(Some).map_err(|error| self.open.corrupt(Source::Facts, entry.primary_key, error))
     }
 
@@ -398,7 +398,7 @@ impl UntypedTable {
         }
         let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
         let row = (primary_key, Cascading::No);
-        let deleted = rows::delete(self.open.rows, &mut writer, row, old, written)?;
+        let deleted = rows::delete(&self.open.rows, &mut writer, row, old, written)?;
         cascade::finish(txn, &self.open, primary_key, deleted)
     }
 

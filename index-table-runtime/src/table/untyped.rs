@@ -34,7 +34,7 @@ pub(super) enum Writing {
 
 impl OpenTable {
     pub(super) fn ledger<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Ledger<'txn> {
-        Ledger::new(&txn.session, &self.shared.usage)
+        Ledger::new(&txn.session, &self.shared.usage, &self.rows.lists)
     }
 
     pub(super) fn scan<'txn>(
@@ -45,7 +45,7 @@ impl OpenTable {
     ) -> ScanRequest<'txn> {
         let reader = txn.reader_to_scan(self, source).map(|(reader, _)| reader);
         let request = ScanRequest::new(reader, self.schema, self.ledger(txn), source, bounds);
-        if txn.has_aggregates(self) { request.with_totals(self.rows) } else { request }
+        if txn.has_aggregates(self) { request.with_totals(&self.rows) } else { request }
     }
 
     pub(super) fn distinct<'txn>(
@@ -86,20 +86,20 @@ impl OpenTable {
                 span!(TRACE, "insert", table = self.schema.name);
                 let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(self)?;
                 load(new, tried)?;
-                rows::insert(self.rows, &mut writer, new, written)
+                rows::insert(&self.rows, &mut writer, new, written)
             }
             Writing::Put => {
                 span!(TRACE, "put", table = self.schema.name);
                 let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(self)?;
                 load(new, tried)?;
-                rows::put(self.rows, &mut writer, old, new, written)
+                rows::put(&self.rows, &mut writer, old, new, written)
             }
             Writing::PutBy(index) => {
                 span!(TRACE, "put", table = self.schema.name);
                 txn.reader_of(self, Source::Index(index))?;
                 let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(self)?;
                 load(new, tried)?;
-                rows::put_by(self.rows, &mut writer, index, old, new, written)
+                rows::put_by(&self.rows, &mut writer, index, old, new, written)
             }
         })
     }
@@ -118,7 +118,7 @@ impl OpenTable {
                 return Ok(false);
             }
             let Scratch { old, new, .. } = scratch;
-            rows::update(self.rows, &mut writer, old, new, written, RowWrite::Update)?;
+            rows::update(&self.rows, &mut writer, old, new, written, RowWrite::Update)?;
             Ok(true)
         })
     }
@@ -136,7 +136,7 @@ impl OpenTable {
             if !load(&writer, old)? {
                 return Ok(());
             }
-            let deleted = rows::delete_loaded(self.rows, &mut writer, Cascading::No, old, written)?;
+            let deleted = rows::delete_loaded(&self.rows, &mut writer, Cascading::No, old, written)?;
             cascade::finish(txn, self, primary_key, deleted).map(drop)
         })
     }
@@ -150,7 +150,7 @@ impl OpenTable {
             span!(TRACE, "delete", table = self.schema.name);
             let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
             let row = (primary_key, Cascading::No);
-            let deleted = rows::delete(self.rows, &mut writer, row, old, written)?;
+            let deleted = rows::delete(&self.rows, &mut writer, row, old, written)?;
             cascade::finish(txn, self, primary_key, deleted)
         })
     }
@@ -169,7 +169,7 @@ impl OpenTable {
             let Some(key) = request.first_key()? else { return Ok(false) };
             let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
             let row = (key.as_slice(), Cascading::No);
-            let deleted = rows::delete(self.rows, &mut writer, row, old, written)?;
+            let deleted = rows::delete(&self.rows, &mut writer, row, old, written)?;
             cascade::finish(txn, self, &key, deleted)
         })
     }
@@ -183,7 +183,7 @@ impl OpenTable {
 impl<R: Entity> Table<R> {
     /// Returns the row with these bytes.
     pub(super) fn decode(&self, bytes: &[u8], source: Source, key: &[u8]) -> Result<Option<R>> {
-        match row::decode(bytes) {
+        match row::decode(&self.open.rows.lists, bytes) {
             Ok(row) => Ok(Some(row)),
             Err(error) => Err(self.open.corrupt(source, key, error)),
         }

@@ -9,7 +9,7 @@ use crate::{
     engine::{Cursor as _, Query, Read as _},
     model::{
         KeyRange, aggregate::Totals, error::Result, key::DecodeError, maintain::Image,
-        row_vtable::RowVtable, schema::Source,
+        row_vtable::TableRows, schema::Source,
     },
     placement::Reader,
 };
@@ -29,7 +29,7 @@ impl Pass {
     /// Reads all rows that `is_own` selects by their primary keys, for the first groups after `after`. Rows that can't be
     /// decoded are passed to `unreadable`.
     pub(super) fn of(
-        rows: &RowVtable,
+        rows: &TableRows,
         reader: Reader<'_>,
         aggregate: usize,
         after: Option<&[u8]>,
@@ -45,7 +45,7 @@ impl Pass {
             if !is_own(fact.primary_key) {
                 continue;
             }
-            match (rows.load_unchecked)(&mut image, fact.data, Some(position)) {
+            match rows.load_unchecked(&mut image, fact.data, Some(position)) {
                 Ok(loaded) => loaded?,
                 Err(error) => {
                     unreadable(error, fact.primary_key)?;

@@ -14,7 +14,7 @@ use crate::{
     model::{
         error::{Error, Result},
         index_state::IndexState,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{Source, StateRecord, TableSchema},
         shard::{GlobalIndex, ShardNumber},
     },
@@ -31,7 +31,7 @@ use crate::{
 pub(super) fn build_global(
     engines: &Engines,
     tables: &Tables,
-    rows: &'static RowVtable,
+    rows: &TableRows,
 ) -> Result<Vec<usize>> {
     let (Some(shards), Some(of_shards)) = (engines.several(), tables.several()) else {
         return Ok(Vec::new());
@@ -64,7 +64,7 @@ pub(super) fn empty_all(shards: &Shards, in_use: &[Arc<OpenTable>]) -> Result<()
             let mut writer = writer(txn, &table.tables)?;
             for shard in routing.all_shards().iter().filter(is_there) {
                 writer.beside(*shard, &mut |writer| {
-                    build::empty(table.rows, writer, global(table))
+                    build::empty(&table.rows, writer, global(table))
                 })?;
             }
         }
@@ -101,7 +101,7 @@ fn commit<'s>(
 fn empty_global(
     shards: &Shards,
     tables: &shards::Tables,
-    rows: &'static RowVtable,
+    rows: &TableRows,
     indexes: &[usize],
 ) -> Result<()> {
     in_each(shards, tables, &|writer| build::empty(rows, writer, indexes))
@@ -169,7 +169,7 @@ fn in_all(
 pub(super) fn align(
     engines: &Engines,
     tables: &Tables,
-    rows: &'static RowVtable,
+    rows: &TableRows,
     in_use: Option<&OpenTable>,
 ) -> Result<()> {
     let (Some(shards), Some(of_shards)) = (engines.several(), tables.several()) else {
@@ -225,7 +225,7 @@ pub(super) fn align(
 pub(super) fn unreadable(
     engines: &Engines,
     tables: &Tables,
-    rows: &'static RowVtable,
+    rows: &TableRows,
 ) -> Result<Vec<usize>> {
     let (Some(shards), Some(of_shards)) = (engines.several(), tables.several()) else {
         return Ok(Vec::new());
@@ -253,7 +253,7 @@ pub(super) fn unreadable(
 /// [`Error::IndexNotReadable`]: a unique index has duplicates. In a read-only store: an index is not readable.
 pub(super) fn finish(
     store: &Store,
-    rows: &'static RowVtable,
+    rows: &TableRows,
     table: &Arc<OpenTable>,
 ) -> Result<()> {
     let global = rows.distribution.global();
@@ -277,7 +277,7 @@ pub(super) fn finish(
     if !is_needed {
         return Ok(());
     }
-    let build = Build::new(store, table, rows);
+    let build = Build::new(store, table);
     let build = if is_global_emptied { build.without(global) } else { build };
     let report = build.run()?;
     match report.indexes.into_iter().find(|it| it.state != IndexState::Readable) {

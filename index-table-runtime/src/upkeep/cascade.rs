@@ -86,7 +86,7 @@ fn delete_row(
     primary_key: &[u8],
 ) -> Result<Deleted> {
     let (mut writer, Scratch { old, .. }, written) = txn.row_writer(table)?;
-    rows::delete(table.rows, &mut writer, (primary_key, Cascading::Yes), old, written)
+    rows::delete(&table.rows, &mut writer, (primary_key, Cascading::Yes), old, written)
 }
 
 /// Removes the last rows of the path without further referring rows.

@@ -17,7 +17,7 @@ use crate::{
         entry::RawEntry,
         error::{Error, Result},
         maintain::{Change, Sink as _},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::Source,
     },
     placement::{Reader, Writer},
@@ -141,7 +141,7 @@ impl Copies {
         let source = self.source.as_ref().or(self.empty.first());
         let Some((source, original)) = source else { return Ok(()) };
         let txn = source.read()?;
-        copy(table.rows, txn.reader(original)?, writer)
+        copy(&table.rows, txn.reader(original)?, writer)
     }
 }
 
@@ -186,7 +186,7 @@ fn is_empty((store, table): &(Store, Arc<OpenTable>)) -> Result<bool> {
 }
 
 /// Copies a table with its indexes, its sequence and its queue.
-fn copy(rows: &RowVtable, source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
+fn copy(rows: &TableRows, source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
     clear(rows, writer)?;
     let indexes = 0..source.table().indexes.len();
     for source_of in std::iter::once(Source::Facts).chain(indexes.map(Source::Index)) {
@@ -212,7 +212,7 @@ fn copy_space(space: Space, source: Reader<'_>, writer: &mut Writer<'_, '_>) -> 
 }
 
 /// Removes everything except the records in the catalog.
-fn clear(rows: &RowVtable, writer: &mut Writer<'_, '_>) -> Result<()> {
+fn clear(rows: &TableRows, writer: &mut Writer<'_, '_>) -> Result<()> {
     loop {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut rows = writer.reader().cursor(Query::new(Source::Facts, KeyRange::ALL))?;

@@ -124,7 +124,7 @@ fn batch(
     let txn = store.read()?;
     let source = Source::Index(expiry.index);
     let (reader, ledger) =
-        (txn.reader_of(table, source), Ledger::new(&txn.session, &table.shared.usage));
+        (txn.reader_of(table, source), Ledger::new(&txn.session, &table.shared.usage, &table.rows.lists));
     let request = ScanRequest::new(reader, table.schema, ledger, source, Bounds::of(range.clone()));
     let expired = request.first_keys(limit)?;
     let Some(archive) = archive else {
@@ -174,7 +174,7 @@ fn delete(
             if !old.keys(expiry.index).any(|key| range.contains(key)) {
                 continue;
             }
-            let row = rows::delete_loaded(table.rows, &mut writer, Cascading::No, old, written)?;
+            let row = rows::delete_loaded(&table.rows, &mut writer, Cascading::No, old, written)?;
             if row == Deleted::NeedsCascade {
                 cascade::delete_in(txn, table, primary_key)?;
             }

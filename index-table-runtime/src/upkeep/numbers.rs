@@ -214,7 +214,7 @@ pub(super) fn raise_in(
         let in_other = match opened(other) {
             Some(table) => table,
             None if has_table(shard.engine()?, table.schema)? => {
-                open_in_further(&of_other, table.rows)?
+                open_in_further(&of_other, &table.rows)?
             }
             None => continue,
         };

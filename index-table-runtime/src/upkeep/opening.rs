@@ -9,7 +9,7 @@ use crate::{
     model::{
         error::{Error, Result},
         index_state::IndexState,
-        row_vtable::RowVtable,
+        row_vtable::{RowVtable, TableRows},
         schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index},
         stream::STREAM,
     },
@@ -18,7 +18,7 @@ use crate::{
     upkeep::{
         build::{self, Build},
         changes::forget_list,
-        read_only, references, shards, versions,
+        lists, read_only, references, shards, versions,
     },
     usage::trace::span,
     write::{changes, queue},
@@ -30,10 +30,10 @@ const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
 pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    open_whole(store, rows, false)
+    open_whole(store, &store.rows_of(rows), false)
 }
 
-fn open_whole(store: &Store, rows: &'static RowVtable, online: bool) -> Result<Arc<OpenTable>> {
+fn open_whole(store: &Store, rows: &TableRows, online: bool) -> Result<Arc<OpenTable>> {
     if let Some(shards) = store.inner.engines.several() {
         return shards::open(store, shards, rows, online);
     }
@@ -70,21 +70,23 @@ pub(super) enum Origin {
 
 /// Returns the positions of the global indexes of a part. They are only emptied here, and not built, because their entries
 /// refer to rows in all shards.
-fn global(rows: &RowVtable, part: Option<ShardPart>) -> &'static [usize] {
+fn global(rows: &TableRows, part: Option<ShardPart>) -> &'static [usize] {
     part.map_or(&[], |_| rows.distribution.global())
 }
 
 /// Opens a table of one engine, with all its own indexes built. With `online`, new indexes are only declared.
 pub(super) fn open_with(
     store: &Store,
-    rows: &'static RowVtable,
+    rows: &TableRows,
     part: Option<ShardPart>,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
     let global = global(rows, part);
+    store.note_data_file();
     if store.inner.engines.is_read_only() {
         let open = if online { read_only::find } else { read_only::open };
-        return open(store, rows, (global, part.unwrap_or_default().origin));
+        let is_shard = part.is_some();
+        return open(store, rows, (global, part.unwrap_or_default().origin, is_shard));
     }
     if rows.changes.is_some() {
         clock::observe();
@@ -95,7 +97,7 @@ pub(super) fn open_with(
     }
     let counter = store.inner.opened();
     if !table.is_all_readable(counter) && has_unreadable(store, &table, global)? {
-        let report = Build::new(store, &table, rows).without(global).run()?;
+        let report = Build::new(store, &table).without(global).run()?;
         if let Some(index) = report.indexes.into_iter().find(|it| it.state != IndexState::Readable)
         {
             let (table, index, state) = (report.table, index.name, index.state);
@@ -113,12 +115,12 @@ fn has_unreadable(store: &Store, table: &OpenTable, global: &[usize]) -> Result<
 
 /// Opens a table whose indexes may still have to be built.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    open_whole(store, rows, true)
+    open_whole(store, &store.rows_of(rows), true)
 }
 
 fn declare(
     store: &Store,
-    rows: &'static RowVtable,
+    rows: &TableRows,
     part: Option<ShardPart>,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
@@ -161,7 +163,7 @@ fn empty_added(schema: &TableSchema, writer: &mut Writer<'_, '_>, global: &[usiz
 /// Prepares the parts of global indexes in a shard, and removes these indexes from `new` and `unfinished`. Returns the indexes
 /// that are not readable.
 fn prepare_global(
-    rows: &'static RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     part: Option<ShardPart>,
     [new, unfinished]: [&mut Vec<usize>; 2],
@@ -202,13 +204,14 @@ fn prepare_stream(
 /// Compares the table in the file with its declaration. Builds new indexes, or records that they have to be
 /// built.
 fn prepare(
-    rows: &'static RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     part: Option<ShardPart>,
     online: bool,
 ) -> Result<Declared> {
     let ShardPart { origin, has_main_rows_elsewhere, .. } = part.unwrap_or_default();
     let (schema, table) = (rows.schema, rows.schema.name);
+    let lists = lists::open(rows, writer, part.is_some())?;
     let declared = TableRecord::of(schema, |index| writer.layout(index));
     let declared = declared.with_global(global(rows, part)).with_aggregates(rows.aggregates);
     let declared = declared.with_references(schema, rows.references);
@@ -307,7 +310,7 @@ fn prepare(
     if writer.reader().record("")? != Some(record.as_slice()) {
         writer.put_record("", &record)?;
     }
-    Ok(Declared { record, readable, renewed, ..Declared::default() })
+    Ok(Declared { record, readable, renewed, recorded: lists, ..Declared::default() })
 }
 
 /// Returns the number of rows. If the engine does not store it, rows above [`SMALL`] are not counted.

@@ -6,7 +6,7 @@ use crate::{
     engine::Records,
     model::{
         error::{Error, Result},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{
             Comparison, IndexRecord, Source, StateRecord, TableRecord, TableSchema, VersionRecord,
             is_index, version_of,
@@ -22,13 +22,13 @@ const DECLARE: &str = "open the store once without `read_only(true)`, which chan
 /// Opens a table, and checks that all its indexes are readable.
 pub(super) fn open(
     store: &Store,
-    rows: &'static RowVtable,
-    (global, origin): (&[usize], Origin),
+    rows: &TableRows,
+    (global, origin, is_shard): (&[usize], Origin, bool),
 ) -> Result<Arc<OpenTable>> {
     if !rows.has_rows() {
-        return recorded::find(store, rows, global);
+        return recorded::find(store, rows, (global, is_shard));
     }
-    let table = find(store, rows, (global, origin))?;
+    let table = find(store, rows, (global, origin, is_shard))?;
     let txn = store.read()?;
     for index in rows.schema.positions() {
         txn.reader_of(&table, Source::Index(index))?;
@@ -39,8 +39,8 @@ pub(super) fn open(
 /// Opens a table whose indexes may not be readable.
 pub(super) fn find(
     store: &Store,
-    rows: &'static RowVtable,
-    (global, origin): (&[usize], Origin),
+    rows: &TableRows,
+    (global, origin, is_shard): (&[usize], Origin, bool),
 ) -> Result<Arc<OpenTable>> {
     store.inner.open_once(rows, |_| {
         let engine = store.inner.engine()?;
@@ -52,7 +52,8 @@ pub(super) fn find(
         // Until a writer opens the table of a store that has grown, its record has no global indexes.
         let is_grown = origin != Origin::OneFile || has_global(schema, &records, global)?;
         let declared = declared.with_global(if is_grown { global } else { &[] });
-        let declared = fit(rows, &records, declared)?;
+        let recorded = lists::find(rows, &records, is_shard)?;
+        let declared = Declared { recorded, ..fit(rows, &records, declared)? };
         let Some(tables) = engine.find_table(schema, rows.parts())? else {
             let difference = "another process is changing it".to_owned();
             return Err(mismatch(schema, difference, "open it again"));
@@ -75,7 +76,7 @@ fn mismatch(schema: &TableSchema, difference: String, way_out: &'static str) -> 
 }
 
 /// Returns the result of opening the table if the file needs no change.
-fn fit(rows: &RowVtable, records: &Records, declared: TableRecord) -> Result<Declared> {
+fn fit(rows: &TableRows, records: &Records, declared: TableRecord) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let Some((_, record)) = records.iter().find(|(name, _)| name == table) else {
         let difference = "the file has no such table".to_owned();

@@ -8,7 +8,7 @@ use crate::{
     model::{
         error::{Error, Result},
         key::kept_text,
-        row_vtable::RowVtable,
+        row_vtable::{RowVtable, TableRows},
         schema::{TableRecord, TableSchema, is_index},
         shard::{Distribution, ShardKey},
         stream::ChangeStream,
@@ -82,7 +82,7 @@ pub(super) fn described(
     };
     let changes = file.has_changes().then_some(ChangeStream::RECORDED);
     let rows = RowVtable::without_rows(schema, file.aggregates()?, changes, distribution);
-    let rows: &RowVtable = Box::leak(Box::new(rows));
+    let rows: &'static RowVtable = Box::leak(Box::new(rows));
     known.insert(key, rows);
     Ok(rows)
 }
@@ -90,8 +90,8 @@ pub(super) fn described(
 /// Opens the databases of a table that [`open`] has described, in a store or in one shard.
 pub(super) fn find(
     store: &Store,
-    rows: &'static RowVtable,
-    global: &[usize],
+    rows: &TableRows,
+    (global, is_shard): (&[usize], bool),
 ) -> Result<Arc<OpenTable>> {
     store.inner.open_once(rows, |_| {
         let engine = store.inner.engine()?;
@@ -112,7 +112,9 @@ pub(super) fn find(
             let state = format!("{}.{part}", schema.name);
             !records.iter().any(|(name, _)| is_index(part) && *name == state)
         });
+        let recorded = lists::find(rows, &records, is_shard)?;
         let declared = Declared {
+            recorded,
             record: described.encode(schema.name)?,
             readable: readable.collect(),
             ..Declared::default()

@@ -8,7 +8,7 @@ use crate::{
         key::kept_text,
         maintain::Image,
         reference::{self, MARK, ReferenceSchema, Referrer},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{Source, TableRecord, TableSchema},
         shard::{Distribution, Routing},
     },
@@ -26,7 +26,7 @@ use crate::{
 ///
 /// [`Error::SchemaMismatch`] if a referenced table has another primary key in the file; the errors of [`check_rows`].
 pub(super) fn declare(
-    rows: &'static RowVtable,
+    rows: &TableRows,
     file: Option<&TableRecord>,
     (new, is_shard, has_main_rows_elsewhere): (&[usize], bool, bool),
     writer: &mut Writer<'_, '_>,
@@ -101,7 +101,7 @@ pub(super) fn declare(
 ///
 /// [`Error::SchemaMismatch`]
 pub(super) fn check_shards(
-    rows: &'static RowVtable,
+    rows: &TableRows,
     routing: &Routing,
     is_placed: bool,
     routing_of: impl Fn(&'static TableSchema, Distribution) -> Result<Routing>,
@@ -168,12 +168,12 @@ fn renew(
 /// # Errors
 ///
 /// [`Error::MissingReference`], and [`Error::Corrupt`] for a row that can't be read.
-pub(super) fn check_main_rows(rows: &RowVtable, reader: Reader<'_>) -> Result<()> {
+pub(super) fn check_main_rows(rows: &TableRows, reader: Reader<'_>) -> Result<()> {
     let mut image = Image::default();
     let mut facts = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
     while facts.advance()? {
         let fact = facts.entry();
-        let loaded = (rows.load_unchecked)(&mut image, fact.data, None);
+        let loaded = rows.load_unchecked(&mut image, fact.data, None);
         loaded.map_err(|error| rows.corrupt(error, fact.primary_key))??;
         if let Some(error) = references::without_main_row(rows, reader, &image)? {
             return Err(error);
@@ -188,7 +188,7 @@ pub(super) fn check_main_rows(rows: &RowVtable, reader: Reader<'_>) -> Result<()
 ///
 /// [`Error::MissingReference`], and [`Error::Corrupt`] for a row that can't be read.
 fn check_rows(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &Writer<'_, '_>,
     has_main_rows_elsewhere: bool,
 ) -> Result<()> {
@@ -196,7 +196,7 @@ fn check_rows(
     let mut facts = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
     while facts.advance()? {
         let fact = facts.entry();
-        let loaded = (rows.load_unchecked)(&mut image, fact.data, None);
+        let loaded = rows.load_unchecked(&mut image, fact.data, None);
         loaded.map_err(|error| rows.corrupt(error, fact.primary_key))??;
         let orphaned = references::orphaned(rows, reader, &image, has_main_rows_elsewhere)?;
         if let Some(error) = orphaned.into_iter().next() {

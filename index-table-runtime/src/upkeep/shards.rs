@@ -16,7 +16,7 @@ use crate::{
         KeyRange,
         error::{Error, Result},
         reference::ReferenceSchema,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{ANALYSIS, Source, TableSchema},
         shard::{Distribution, Routing, ShardNumber},
     },
@@ -33,7 +33,7 @@ use crate::{
 pub(super) fn open(
     store: &Store,
     shards: &Shards,
-    rows: &'static RowVtable,
+    rows: &TableRows,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
     if shards.is_read_only() {
@@ -82,7 +82,7 @@ fn remove_hidden(store: &Store, shards: &Shards, table: &OpenTable) -> Result<()
 fn open_main_table(
     store: &Store,
     shards: &Shards,
-    rows: &'static RowVtable,
+    rows: &TableRows,
     online: bool,
 ) -> Result<Option<Arc<OpenTable>>> {
     // Only tables without a shard key are placed.
@@ -92,7 +92,7 @@ fn open_main_table(
     }
     let routing = shards.routing(rows.schema, rows.distribution)?;
     let main = main_rows_elsewhere(shards, rows, &routing)?.and_then(|main| main.main);
-    main.map(|main| open(store, shards, main.0(), online)).transpose()
+    main.map(|main| open(store, shards, &store.rows_of(main.0()), online)).transpose()
 }
 
 /// Returns the reference of the table to main rows that can be in other shards.
@@ -102,7 +102,7 @@ fn open_main_table(
 /// [`Error::SchemaMismatch`]: rows can be in other shards than their referenced rows.
 fn main_rows_elsewhere(
     shards: &Shards,
-    rows: &'static RowVtable,
+    rows: &TableRows,
     routing: &Routing,
 ) -> Result<Option<&'static ReferenceSchema>> {
     let routing_of = |schema, distribution| shards.routing(schema, distribution);
@@ -112,7 +112,7 @@ fn main_rows_elsewhere(
 pub(super) fn open_in_all(
     engines: &Engines,
     shards: &Shards,
-    rows: &'static RowVtable,
+    rows: &TableRows,
     (main_table, online): (Option<&Arc<OpenTable>>, bool),
 ) -> Result<(Tables, Declared)> {
     shards.add_first_maps(rows.schema, rows.distribution)?;
@@ -202,7 +202,7 @@ pub(super) fn open_in_all(
     };
     let readable = rows.schema.positions().map(|index| !unreadable.contains(&index));
     let (readable, renewed) = (readable.collect(), Vec::new());
-    Ok((tables, Declared { record, readable, renewed, last_change, kept }))
+    Ok((tables, Declared { record, readable, renewed, last_change, kept, recorded: 0 }))
 }
 
 /// Completes a table in the shards that come from elsewhere.
@@ -223,7 +223,7 @@ fn finish_opened(
 /// Returns the place of the last change in the order of all shards.
 fn last_change(
     shards: &Shards,
-    rows: &RowVtable,
+    rows: &TableRows,
     tables: &[Option<Arc<OpenTable>>],
 ) -> Result<u64> {
     let mut last = 0;
@@ -303,7 +303,7 @@ pub(super) fn open_in(
     number: ShardNumber,
     shard: &Member<'_>,
     (routing, copies): (&Routing, &mut Copies),
-    (rows, online): (&'static RowVtable, bool),
+    (rows, online): (&TableRows, bool),
 ) -> Result<Option<Opened>> {
     let Ok(opened) = shard.opened() else { return Ok(None) };
     let identity = if opened.lmdb().is_some() { Identity::read(opened)? } else { None };
@@ -398,18 +398,18 @@ pub(super) fn open_target(
     number: ShardNumber,
 ) -> Result<()> {
     let shard = shards.member(number)?;
-    let opened = open_in_further(&shard.store()?, table.rows)?;
+    let opened = open_in_further(&shard.store()?, &table.rows)?;
     if table.rows.changes.is_some() {
         changes::join(shards, table, (&shard.store()?, &opened))?;
     }
     tables.add(number, shard.name(), table.keep(&opened)?);
-    all_shards::align(&store.inner.engines, &table.tables, table.rows, Some(table))
+    all_shards::align(&store.inner.engines, &table.tables, &table.rows, Some(table))
 }
 
 /// Opens a table in a shard that has no keys of it. If the shard comes from elsewhere, and has no rows of the table, the table is
 /// recorded as checked; otherwise readers and followers could not open it after rows have come. The shard has no entries of the
 /// table's global indexes either, because such an opening empties its parts of them.
-pub(super) fn open_in_further(shard: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+pub(super) fn open_in_further(shard: &Store, rows: &TableRows) -> Result<Arc<OpenTable>> {
     let part = ShardPart { is_added: true, ..ShardPart::default() };
     let table = opening::open_with(shard, rows, Some(part), false)?;
     let engine = shard.inner.engine()?;
@@ -449,7 +449,7 @@ fn open_followed(store: &Store, shards: &Shards) {
             }
             let part = Some(ShardPart::default());
             let opened =
-                shard.store().and_then(|of| opening::open_with(&of, table.rows, part, false));
+                shard.store().and_then(|of| opening::open_with(&of, &table.rows, part, false));
             if let Ok(opened) = opened.and_then(|opened| table.keep(&opened)) {
                 tables.add(number, shard.name(), opened);
             }
@@ -471,7 +471,7 @@ pub(super) fn has_table(engine: &engine::Engine, schema: &TableSchema) -> Result
 
 /// Whether a table has rows in a shard without keys of it. Without rows, it may be there from earlier. Its indexes there don't
 /// matter, but an opening for writing must leave no state of a global index, which other openings would find.
-fn has_rows(store: &Store, rows: &'static RowVtable) -> Result<bool> {
+fn has_rows(store: &Store, rows: &TableRows) -> Result<bool> {
     let part = ShardPart { is_added: true, ..ShardPart::default() };
     let table = opening::open_with(store, rows, Some(part), true)?;
     has_any_row(store, &table)

@@ -9,7 +9,7 @@ use crate::{
         entry::Position,
         error::{Error, Result},
         row,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::Source,
     },
     placement::Reader,
@@ -156,7 +156,7 @@ impl<'a> Upgrade<'a> {
         let shard = shard.map(|shard| shard.number_in(store.inner.id)).transpose()?;
         table.check_store(store.inner.id)?;
         let Some(tables) = table.tables.several() else {
-            let work = Work { store, table, rows: table.rows, batch_bytes };
+            let work = Work { store, table, rows: &table.rows, batch_bytes };
             return work.run(progress);
         };
         store.inner.refuse_nested_write()?;
@@ -164,7 +164,7 @@ impl<'a> Upgrade<'a> {
             if shard.is_some() {
                 return Err(Error::NotOffered { what: ONE_SHARD });
             }
-            let work = Work { store, table, rows: table.rows, batch_bytes };
+            let work = Work { store, table, rows: &table.rows, batch_bytes };
             return work.run(progress);
         }
         // Each shard is upgraded as a plain store.
@@ -179,7 +179,7 @@ impl<'a> Upgrade<'a> {
             });
             let of_shard =
                 of_shard.as_mut().map(|it| Box::new(it) as Box<dyn FnMut(Progress) + '_>);
-            let work = Work { store: &store, table: &table, rows: table.rows, batch_bytes };
+            let work = Work { store: &store, table: &table, rows: &table.rows, batch_bytes };
             let Upgraded { rows, upgraded } = match work.run(of_shard) {
                 Err(error) if shard.is_none() && is_of_left_shard(&error) => continue,
                 done => done?,
@@ -201,7 +201,7 @@ impl fmt::Debug for Upgrade<'_> {
 struct Work<'a> {
     store: &'a Store,
     table: &'a OpenTable,
-    rows: &'static RowVtable,
+    rows: &'a TableRows,
     batch_bytes: usize,
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     engine::{Read as _, Space, Write as _},
     model::{
-        aggregate::Totals, error::Result, maintain::Image, row_vtable::RowVtable,
+        aggregate::Totals, error::Result, maintain::Image, row_vtable::TableRows,
         schema::AggregateSchema,
     },
     placement::Writer,
@@ -58,7 +58,7 @@ impl NewTotals {
     /// if the stored totals don't agree with the rows.
     #[inline]
     pub(crate) fn of(
-        rows: &RowVtable,
+        rows: &TableRows,
         writer: &Writer<'_, '_>,
         plan: Option<&MaintenancePlan>,
         old: Option<&Image>,
@@ -72,7 +72,7 @@ impl NewTotals {
 
     #[inline(never)]
     fn of_aggregates(
-        rows: &RowVtable,
+        rows: &TableRows,
         writer: &Writer<'_, '_>,
         plan: Option<&MaintenancePlan>,
         old: Option<&Image>,
@@ -202,7 +202,7 @@ fn difference(less: Option<&[u8]>, more: Option<&[u8]>) -> Totals {
 
 /// Returns the record of a group after one row is removed and another is added.
 fn changed(
-    rows: &RowVtable,
+    rows: &TableRows,
     declared: &AggregateSchema,
     group: &[u8],
     stored: Option<&[u8]>,
@@ -234,7 +234,7 @@ impl Gathered {
     /// Notes that a row has changed from `old` to `new`, in the shard of `writer`.
     pub(crate) fn note(
         &mut self,
-        rows: &RowVtable,
+        rows: &TableRows,
         writer: &mut Writer<'_, '_>,
         plan: Option<&MaintenancePlan>,
         old: Option<&Image>,
@@ -253,14 +253,14 @@ impl Gathered {
     }
 
     /// Notes that a row has changed from `old` to `new`, in memory.
-    pub(crate) fn add(&mut self, rows: &RowVtable, old: Option<&Image>, new: Option<&Image>) {
+    pub(crate) fn add(&mut self, rows: &TableRows, old: Option<&Image>, new: Option<&Image>) {
         self.add_counted(rows, old, new, &|_, _| true);
     }
 
     /// Notes that a row has changed, in memory, for the aggregates in which `is_counted` counts the images.
     fn add_counted(
         &mut self,
-        rows: &RowVtable,
+        rows: &TableRows,
         old: Option<&Image>,
         new: Option<&Image>,
         is_counted: &dyn Fn(usize, &Image) -> bool,
@@ -283,7 +283,7 @@ impl Gathered {
     }
 
     /// Adds a row of this image to one aggregate.
-    pub(crate) fn add_to(&mut self, rows: &RowVtable, aggregate: usize, image: &Image) {
+    pub(crate) fn add_to(&mut self, rows: &TableRows, aggregate: usize, image: &Image) {
         let (group, summands) = image.group(rows.schema.indexes.len() + aggregate);
         self.groups.entry((aggregate, group.to_vec())).or_default().add(summands);
     }
@@ -319,7 +319,7 @@ impl Gathered {
     }
 
     /// Adds the noted changes to the records. After an error, nothing has changed.
-    pub(crate) fn write(&mut self, rows: &RowVtable, writer: &mut Writer<'_, '_>) -> Result<()> {
+    pub(crate) fn write(&mut self, rows: &TableRows, writer: &mut Writer<'_, '_>) -> Result<()> {
         let mut records = Vec::new();
         for ((aggregate, group), change) in std::mem::take(&mut self.groups) {
             let Some(declared) = rows.aggregates.get(aggregate) else { continue };

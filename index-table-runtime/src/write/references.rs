@@ -8,7 +8,7 @@ use crate::{
         index_state::IndexState,
         maintain::Image,
         reference::{ReferenceSchema, Referrer},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{Source, StateRecord},
     },
     placement::{Reader, Writer},
@@ -21,7 +21,7 @@ use crate::{
 /// [`Error::MissingReference`]
 #[inline]
 pub(crate) fn check(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &Writer<'_, '_>,
     old: Option<&Image>,
     new: &Image,
@@ -33,7 +33,7 @@ pub(crate) fn check(
 }
 
 #[inline(never)]
-fn check_all(rows: &RowVtable, reader: Reader<'_>, old: Option<&Image>, new: &Image) -> Result<()> {
+fn check_all(rows: &TableRows, reader: Reader<'_>, old: Option<&Image>, new: &Image) -> Result<()> {
     let own = reader.of_row(new.primary_key())?;
     for (at, key) in of_row(rows, new) {
         let position = rows.first_reference() + at;
@@ -58,7 +58,7 @@ fn check_all(rows: &RowVtable, reader: Reader<'_>, old: Option<&Image>, new: &Im
 /// Whether the row to which the reference at this position refers exists. `own` is the reader of the shard of the referring
 /// row.
 fn exists(
-    rows: &RowVtable,
+    rows: &TableRows,
     (reader, own): (Reader<'_>, Reader<'_>),
     at: usize,
     key: &[u8],
@@ -72,17 +72,17 @@ fn exists(
 }
 
 /// Whether the reference at this position is that of a part to its main row.
-fn is_to_main_row(rows: &RowVtable, at: usize) -> bool {
+fn is_to_main_row(rows: &TableRows, at: usize) -> bool {
     rows.references.get(at).is_some_and(ReferenceSchema::is_to_main_row)
 }
 
 /// Whether the reference at this position is to a row of the same table.
-fn is_own(rows: &RowVtable, at: usize) -> bool {
+fn is_own(rows: &TableRows, at: usize) -> bool {
     rows.references.get(at).is_some_and(|reference| reference.to.name == rows.schema.name)
 }
 
 /// Returns the primary keys of the rows to which a row refers, with the positions of the references.
-fn of_row<'i>(rows: &RowVtable, image: &'i Image) -> impl Iterator<Item = (usize, &'i [u8])> {
+fn of_row<'i>(rows: &TableRows, image: &'i Image) -> impl Iterator<Item = (usize, &'i [u8])> {
     let first = rows.first_reference();
     let keys = (0..rows.references.len()).map(move |at| (at, image.group(first + at).0));
     // An absent reference has no key.
@@ -91,7 +91,7 @@ fn of_row<'i>(rows: &RowVtable, image: &'i Image) -> impl Iterator<Item = (usize
 
 /// Returns the error for a reference to a row that doesn't exist.
 #[cold]
-fn missing(rows: &RowVtable, at: usize, key: &[u8], primary_key: &[u8]) -> Result<Error> {
+fn missing(rows: &TableRows, at: usize, key: &[u8], primary_key: &[u8]) -> Result<Error> {
     let reference = rows.references.get(at);
     let reference = reference.ok_or_else(|| Error::internal("there is no such reference"))?;
     Ok(Error::MissingReference {
@@ -106,7 +106,7 @@ fn missing(rows: &RowVtable, at: usize, key: &[u8], primary_key: &[u8]) -> Resul
 /// Returns an error for each missing row to which a stored row refers in its shard. With `skip_main_row`, the main row of a part
 /// may be in another shard, and is not looked up.
 pub(crate) fn orphaned(
-    rows: &RowVtable,
+    rows: &TableRows,
     reader: Reader<'_>,
     image: &Image,
     skip_main_row: bool,
@@ -125,7 +125,7 @@ pub(crate) fn orphaned(
 
 /// Returns the error for a part without a main row, if the main rows are in other shards.
 pub(crate) fn without_main_row(
-    rows: &RowVtable,
+    rows: &TableRows,
     reader: Reader<'_>,
     image: &Image,
 ) -> Result<Option<Error>> {
@@ -145,7 +145,7 @@ pub(crate) fn without_main_row(
 /// # Errors
 ///
 /// [`Error::MissingReference`]
-pub(crate) fn check_own(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<()> {
+pub(crate) fn check_own(rows: &TableRows, reader: Reader<'_>, image: &Image) -> Result<()> {
     let reader = reader.of_row(image.primary_key())?;
     for (at, key) in of_row(rows, image).filter(|(at, _)| is_own(rows, *at)) {
         if reader.get(Space::Referred(at), key)?.is_none() {
@@ -161,7 +161,7 @@ pub(crate) fn check_own(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> 
 /// # Errors
 ///
 /// [`Error::MissingReference`]
-pub(crate) fn check_others(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<()> {
+pub(crate) fn check_others(rows: &TableRows, reader: Reader<'_>, image: &Image) -> Result<()> {
     let own = reader.of_row(image.primary_key())?;
     for (at, key) in of_row(rows, image).filter(|(at, _)| !is_own(rows, *at)) {
         if !exists(rows, (reader, own), at, key)? {
@@ -172,7 +172,7 @@ pub(crate) fn check_others(rows: &RowVtable, reader: Reader<'_>, image: &Image) 
 }
 
 /// Whether the table refers to itself.
-pub(crate) fn has_own(rows: &RowVtable) -> bool {
+pub(crate) fn has_own(rows: &TableRows) -> bool {
     (0..rows.references.len()).any(|at| is_own(rows, at))
 }
 

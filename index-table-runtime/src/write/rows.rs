@@ -1,6 +1,6 @@
 //! The part of writing a row that is compiled once for all types of row.
 
-use crate::model::row_vtable::RowVtable;
+use crate::model::row_vtable::TableRows;
 use crate::{
     engine::{Read, Write},
     model::{
@@ -24,13 +24,13 @@ use crate::{
 };
 
 /// Decodes a new row from its bytes, and checks that its keys are the same.
-pub(crate) fn try_back(rows: &RowVtable, new: &Image, tried: &mut Image) -> Result<()> {
+pub(crate) fn try_back(rows: &TableRows, new: &Image, tried: &mut Image) -> Result<()> {
     let unreadable = |reason: String| {
         let key = rows.schema.show_primary_key(new.primary_key());
         let reason = format!("the one with primary key {key} {reason}");
         Error::Codec { table: rows.schema.name, reason }
     };
-    (rows.load)(tried, new.row()).map_err(|error| {
+    rows.load(tried, new.row()).map_err(|error| {
         unreadable(format!(
             "can't be read back from its serialized bytes ({error}); a type inside it needs a \
              self-describing format, as `serde_json::Value` and serde's `untagged`, `tag`, \
@@ -45,7 +45,7 @@ pub(crate) fn try_back(rows: &RowVtable, new: &Image, tried: &mut Image) -> Resu
 
 /// Writes `new`, and replaces the row with the same primary key if there is one.
 pub(crate) fn put(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     old: &mut Image,
     new: &mut Image,
@@ -71,7 +71,7 @@ pub(crate) fn put(
 
 /// Replaces the original row by `new`.
 pub(crate) fn update(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     old: &Image,
     new: &mut Image,
@@ -95,7 +95,7 @@ pub(crate) fn update(
 
 /// Writes `new`, and replaces the row with the same key in the unique index at this position if there is one.
 pub(crate) fn put_by(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     index: usize,
     old: &mut Image,
@@ -140,7 +140,7 @@ pub(crate) enum Cascading {
 }
 
 pub(crate) fn delete(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     (primary_key, cascading): (&[u8], Cascading),
     old: &mut Image,
@@ -153,7 +153,7 @@ pub(crate) fn delete(
 
 /// Deletes a row if it has the expected revision.
 pub(crate) fn delete_if(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     (primary_key, expected): (&[u8], u64),
     old: &mut Image,
@@ -166,7 +166,7 @@ pub(crate) fn delete_if(
 
 /// Deletes the row of the image `old`.
 pub(crate) fn delete_loaded(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     cascading: Cascading,
     old: &Image,
@@ -190,7 +190,7 @@ pub(crate) fn delete_loaded(
 
 /// Writes a new row. If the row is refused, nothing has changed.
 pub(crate) fn insert(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     new: &mut Image,
     written: &mut Written,
@@ -201,7 +201,7 @@ pub(crate) fn insert(
 
 /// Writes a new row with its revision. If the row is refused, nothing has changed.
 fn add(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     new: &Image,
     written: &mut Written,
@@ -252,7 +252,7 @@ fn add(
 
 /// Checks that the unique keys of a new row are free.
 fn check_unique(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &Writer<'_, '_>,
     new: &Image,
     plan: Option<&MaintenancePlan>,
@@ -267,7 +267,7 @@ fn check_unique(
 /// free.
 #[cold]
 fn add_deferred(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     new: &Image,
     written: &mut Written,
@@ -297,7 +297,7 @@ fn add_deferred(
 
 /// Replaces `old` by `new` after all checks.
 fn replace(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     old: &Image,
     new: &Image,
@@ -368,7 +368,7 @@ fn reserve(
 /// Checks that the queue has room if the write needs a message. This is the last check that can refuse a
 /// write.
 fn admit(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &Writer<'_, '_>,
     Written { plan, .. }: &mut Written,
     old: Option<&Image>,
@@ -388,7 +388,7 @@ fn admit(
 
 /// Sends the changes of all entries from `old` to `new` to the maintained indexes.
 fn send(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     old: Option<&Image>,
     new: Option<&Image>,
@@ -408,7 +408,7 @@ fn send(
 /// Writes the row with this primary key, stored as `bytes` of an older version, as `renewed`, in the current
 /// version.
 pub(crate) fn upgrade(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     Scratch { old, new, .. }: &mut Scratch,
     written: &mut Written,
@@ -431,13 +431,13 @@ pub(crate) fn upgrade(
 
 /// Loads the image of the row with this primary key.
 pub(crate) fn load_by_key<R: Entity>(
+    rows: &TableRows,
     writer: &Writer<'_, '_>,
     primary_key: &[u8],
     image: &mut Image,
 ) -> Result<Option<R>> {
     let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(None) };
-    let rows = &const { RowVtable::of::<R>() };
-    match row::decode::<R>(bytes) {
+    match row::decode::<R>(&rows.lists, bytes) {
         Ok(row) => {
             image.load_stored(&row, bytes, None)?;
             rows.check_primary_key(image, primary_key)?;
@@ -451,7 +451,7 @@ pub(crate) fn load_by_key<R: Entity>(
 /// committed, since the stream would lack the change.
 #[inline]
 fn note_change(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     old: Option<&Image>,
     new: Option<&Image>,

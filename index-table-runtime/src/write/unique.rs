@@ -8,7 +8,7 @@ use crate::{
         error::Result,
         key::{KeyBuf, MAX_KEY_LEN},
         maintain::{self, Change, Image, Sink},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{IndexSchema, Source, TableSchema},
     },
     placement::{Reader, Writer},
@@ -81,7 +81,7 @@ impl<S: Sink> Sink for Unclaimed<'_, S> {
 
 /// Checks that the keys that `new` adds to unique indexes are free.
 pub(crate) fn check(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &Writer<'_, '_>,
     plan: Option<&MaintenancePlan>,
     old: Option<&Image>,
@@ -144,7 +144,7 @@ pub(crate) fn check_shared(
 /// Checks a row whose new primary key is before the positions of builds. The row may already share a key with another
 /// row.
 fn check_passed(
-    rows: &RowVtable,
+    rows: &TableRows,
     reader: Reader<'_>,
     plan: &MaintenancePlan,
     old: &Image,
@@ -165,7 +165,7 @@ fn check_passed(
 /// its hashed fields.
 #[inline]
 pub(crate) fn holder(
-    rows: &RowVtable,
+    rows: &TableRows,
     reader: Reader<'_>,
     index: usize,
     key: &[u8],
@@ -182,7 +182,7 @@ pub(crate) fn holder(
 
 /// Returns the primary key of a row other than `own` with this key and the same values in the hashed fields.
 fn holder_of_values(
-    rows: &RowVtable,
+    rows: &TableRows,
     reader: Reader<'_>,
     index: usize,
     key: &[u8],
@@ -200,7 +200,7 @@ fn holder_of_values(
         let fact =
             reader.fact(primary_key)?.ok_or_else(|| rows.schema.corrupt(source, key, DANGLING))?;
         values.clear();
-        let read = (rows.hashed)(fact, index, &mut values);
+        let read = rows.hashed(fact, index, &mut values);
         read.map_err(|error| rows.corrupt(error, primary_key))?;
         if values.as_bytes() == hashed {
             return Ok(Some(primary_key.to_vec()));

@@ -12,6 +12,7 @@ use crate::{
     locks::{Mutex, MutexGuard},
     model::{
         error::{Error, Result},
+        lists::Lists,
         maintain::Image,
     },
     usage::{RowWrite, TableCounters, Tally},
@@ -30,6 +31,9 @@ pub(crate) struct SharedTable {
     pub(crate) archive: Mutex<Option<Archive>>,
     /// The places of the table's changes in the order of all shards; empty in a store without shards.
     pub(crate) orders: OnceLock<Orders>,
+    pub(crate) lists: Arc<Lists>,
+    /// The version of the lists that the data file has; in several data files, that all of them have.
+    pub(crate) recorded: AtomicU64,
 }
 
 /// A function that gets the bytes of rows before they are deleted.

@@ -24,6 +24,9 @@ pub enum DecodeError {
     /// A row that can't be read with its list.
     #[error("{0}")]
     Fields(index_table_rows::Error),
+    /// A row that lacks a field.
+    #[error("the row has no field `{0}`")]
+    Missing(&'static str),
     /// A row that can't be written again as it was read.
     #[error("{0}")]
     Again(Box<str>),

@@ -20,12 +20,21 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use index_table_rows::{self as rows, Catalog};
+use index_table_rows::{self as rows, Catalog, Fields};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::record::{LISTS, decode};
 use self::slots::Slots;
 use crate::locks::Mutex;
+
+/// The result of [`Lists::open`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// The current catalog reads the rows of the data file.
+    Taken,
+    /// A number means another list in the data file.
+    Contradicted,
+}
 
 /// Reads the records of the lists from all data files, or from the server.
 pub(crate) type Source = Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>;
@@ -110,6 +119,19 @@ impl Lists {
         }
     }
 
+    /// Returns the fields of a row.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Catalog::fields`].
+    #[inline]
+    pub(crate) fn fields<'t>(&'t self, bytes: &'t [u8]) -> Result<Fields<'t, 't>, rows::Error> {
+        match self.catalog().fields(bytes) {
+            Err(error) if error.is_unrecorded() && self.refresh() => self.catalog().fields(bytes),
+            outcome => outcome,
+        }
+    }
+
     /// Makes the next version of the catalog.
     #[cold]
     fn claim(
@@ -151,6 +173,20 @@ impl Lists {
             }
         }
         changed
+    }
+
+    /// Takes the catalog of a data file that is opened. If it is a `shard`, no other process has recorded it, and its
+    /// numbers must mean the same lists.
+    pub(crate) fn open(&self, recorded: Catalog, is_shard: bool) -> Opened {
+        if self.catalog().extends(&recorded) {
+            self.note_recorded(recorded.version());
+            return Opened::Taken;
+        }
+        if is_shard && !recorded.extends(self.catalog()) {
+            return Opened::Contradicted;
+        }
+        self.take(recorded);
+        Opened::Taken
     }
 
     /// Takes a catalog that a data file has, if it is later than the recorded one. Returns true if the current catalog has

@@ -7,6 +7,7 @@ use crate::model::{
     entity::Entity,
     error::{EncodeError, Error, Result},
     key::{Key, KeyBuf, MAX_KEY_LEN, hash},
+    lists::Lists,
     row,
     schema::{AggregateSchema, IndexSchema, Source, Strategy, TableSchema},
 };
@@ -33,9 +34,9 @@ impl Image {
     /// [`Error::Codec`](crate::Error::Codec) and [`Error::KeyTooLong`](crate::Error::KeyTooLong), so that a
     /// loaded row can be written.
     #[inline]
-    pub(crate) fn load<R: Entity>(&mut self, row: &R) -> Result<()> {
+    pub(crate) fn load<R: Entity>(&mut self, lists: &Lists, row: &R) -> Result<()> {
         self.row.clear();
-        row::encode(row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
+        row::encode(lists, row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
         self.load_keys(row, None)?;
         self.check_lengths(R::TABLE)?;
         if R::AGGREGATES.is_empty() {

@@ -49,15 +49,6 @@ impl Collection {
     }
 }
 
-/// Appends the bytes of a row, without its version.
-pub(crate) fn append_row<R: Entity + Serialize>(
-    row: &R,
-    out: &mut Vec<u8>,
-) -> Result<(), EncodeError> {
-    let plain = &mut Plain { output: Append(out) };
-    row.serialize(Canonical { plain, value: Value::row(row) }).map_err(EncodeError::from)
-}
-
 /// Appends the bytes of a field of a row.
 pub(crate) fn append_field<R: Entity, T: Serialize + ?Sized>(
     row: &R,

@@ -17,7 +17,7 @@ pub(crate) use catalog::{
 };
 pub(crate) use parts::Parts;
 pub(crate) use state::{ANALYSIS, Building, Retired, StateRecord, is_index};
-pub(crate) use versions::{FieldEnds, LocateFields, VersionRecord, version_of};
+pub(crate) use versions::{VersionRecord, version_of};
 
 use std::{any::TypeId, ops::Range};
 
@@ -67,9 +67,6 @@ pub struct RowSchema {
 #[derive(Debug, Clone, Copy)]
 pub struct PreviousRow {
     pub(crate) schema: &'static RowSchema,
-    pub(crate) locate_fields: LocateFields,
-    /// Locates fields in rows of the next version.
-    pub(crate) locate_next: LocateFields,
 }
 
 /// One field of the struct.

@@ -33,27 +33,6 @@ impl VersionRecord {
     }
 }
 
-/// The ends of the fields of a struct in its bytes.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct FieldEnds {
-    /// The names of the stored fields, in order, as in serde.
-    pub(crate) names: &'static [&'static str],
-    /// The end of each field.
-    pub(crate) ends: Vec<usize>,
-}
-
-/// Locates the fields in the bytes of a struct; `None` if that is impossible.
-pub(crate) type LocateFields = fn(&[u8]) -> Option<FieldEnds>;
-
-impl FieldEnds {
-    /// Returns the bytes of a field in the bytes of the struct.
-    pub(crate) fn field<'b>(&self, name: &str, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let position = self.names.iter().position(|field| *field == name)?;
-        let start = position.checked_sub(1).and_then(|previous| self.ends.get(previous));
-        bytes.get(start.copied().unwrap_or_default()..*self.ends.get(position)?)
-    }
-}
-
 /// Returns the version of a record in the catalog, if it is the record of a version.
 pub(crate) fn version_of(part: &str) -> Option<u32> {
     part.starts_with(|first: char| first.is_ascii_digit()).then(|| part.parse().ok()).flatten()

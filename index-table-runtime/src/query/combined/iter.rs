@@ -58,7 +58,8 @@ iterator! {
     /// The rows of a [`Combined`](crate::Combined); see [`Combined::rows`](crate::Combined::rows).
     /// Ends after the first error.
     CombinedRows, Entity, R, |run, reader, primary_key| {
-        run.look_up(reader, primary_key, row::decode)
+        let lists = run.meter.lists();
+        run.look_up(reader, primary_key, |bytes| row::decode(lists, bytes))
     }
 }
 
@@ -66,8 +67,8 @@ iterator! {
     /// The views of the rows of a [`Combined`](crate::Combined); see
     /// [`Combined::views`](crate::Combined::views). Ends after the first error.
     CombinedViews, Viewed, R::View<'txn>, |run, reader, primary_key| {
-        let unescaped = &run.meter.session().unescaped;
-        run.look_up(reader, primary_key, |bytes| row::view::<R>(bytes, unescaped))
+        let (lists, unescaped) = (run.meter.lists(), &run.meter.session().unescaped);
+        run.look_up(reader, primary_key, |bytes| row::view::<R>(lists, bytes, unescaped))
     }
 }
 

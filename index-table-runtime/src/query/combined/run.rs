@@ -140,7 +140,7 @@ impl<'txn> Run<'txn> {
         self.fact = self.meter.look_up(reader, primary_key)?;
         let fact = self.fact.ok_or_else(|| corrupt(DANGLING))?;
         for test in &self.extent.tests {
-            if !test(fact).map_err(corrupt)? {
+            if !test(self.meter.lists(), fact).map_err(corrupt)? {
                 return Ok(false);
             }
         }

@@ -116,7 +116,8 @@ impl Growing {
         let directory = Some(path.clone());
         let placement =
             shards::Engine::new(vec![shard], maps, places, directory, Some(manager), false);
-        let shards = Shards::new(placement.with_tables(tables), [Arc::clone(&main)]);
+        let stores = [Arc::clone(&main)];
+        let shards = Shards::new(placement.with_tables(tables), stores, Arc::clone(&inner.lists));
         Ok(Self { engines: Engines::Several(Box::new(shards)), options, path, main })
     }
 

@@ -22,7 +22,7 @@ pub(super) fn in_memory(options: &Options) -> Result<Store> {
     let has_maps = !records.maps.is_empty();
     let placement = shards::Engine::new(shards, records.maps, records.places, None, None, false);
     let placement = if has_maps { placement } else { placement.with_any_map() };
-    let engines = Engines::Several(Box::new(Shards::new(placement, stores)));
+    let engines = Engines::Several(Box::new(Shards::new(placement, stores, Arc::default())));
     let inner = Arc::new(Inner::new(engines, options.index_queue));
     Ok(Store { inner })
 }

@@ -178,7 +178,7 @@ fn open_all(options: &Options, path: &Path, creates: bool) -> Result<Shards> {
                 Some(observed) => engine.with_seen((version, observed), found.seen)?,
                 None => engine,
             };
-            Ok(Shards::new(placement, found.stores))
+            Ok(Shards::new(placement, found.stores, Arc::default()))
         }
         Err(error) => {
             if let Some(declared) = declared {

@@ -216,7 +216,7 @@ impl<'s> ReadTxn<'s> {
         primary_key: &[u8],
     ) -> Result<Option<&'t [u8]>> {
         let bytes = self.reader(table)?.fact(primary_key)?;
-        let ledger = Ledger::new(&self.session, &table.shared.usage);
+        let ledger = Ledger::new(&self.session, &table.shared.usage, &table.rows.lists);
         ledger.get(bytes.map_or(0, <[u8]>::len));
         Ok(bytes)
     }

@@ -1,12 +1,13 @@
 //! The events of a watcher.
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use crate::engine::CommitNumber;
 use crate::model::{
     entity::Entity,
     error::Result,
     key::{Key, KeyReader, Unescaped},
+    lists::Lists,
     row,
     schema::Source,
 };
@@ -50,6 +51,7 @@ pub struct Change<R> {
     commit_number: CommitNumber,
     shard: Option<ShardId>,
     noted: WatchedChange,
+    lists: Arc<Lists>,
     row: PhantomData<fn() -> R>,
 }
 
@@ -79,7 +81,8 @@ impl<R> Change<R> {
             None
         };
         let shard = shard.map(|(number, name)| ShardId::new(number, name, table.store));
-        Self { commit_number, shard, noted, row: PhantomData }
+        let lists = Arc::clone(&table.rows.lists);
+        Self { commit_number, shard, noted, lists, row: PhantomData }
     }
 
     /// Returns the number of the commit. Changes of one commit have the same number, and changes of a later commit
@@ -111,13 +114,17 @@ impl<R> Change<R> {
     /// Returns the row before the change; `None` if it is new.
     #[must_use]
     pub fn before(&self) -> Option<ChangedRow<'_, R>> {
-        self.noted.before.as_ref().map(ChangedRow::new)
+        self.changed_row(self.noted.before.as_ref())
     }
 
     /// Returns the row after the change; `None` if it was removed.
     #[must_use]
     pub fn after(&self) -> Option<ChangedRow<'_, R>> {
-        self.noted.after.as_ref().map(ChangedRow::new)
+        self.changed_row(self.noted.after.as_ref())
+    }
+
+    fn changed_row<'c>(&'c self, stored: Option<&'c Stored>) -> Option<ChangedRow<'c, R>> {
+        stored.map(|stored| ChangedRow { stored, lists: &self.lists, row: PhantomData })
     }
 }
 
@@ -134,13 +141,8 @@ impl<R> fmt::Debug for Change<R> {
 /// A row of a [`Change`], decoded on request.
 pub struct ChangedRow<'c, R> {
     stored: &'c Stored,
+    lists: &'c Lists,
     row: PhantomData<fn() -> R>,
-}
-
-impl<'c, R> ChangedRow<'c, R> {
-    const fn new(stored: &'c Stored) -> Self {
-        Self { stored, row: PhantomData }
-    }
 }
 
 impl<R: Entity> ChangedRow<'_, R> {
@@ -164,7 +166,8 @@ impl<R: Entity> ChangedRow<'_, R> {
     /// an older version that can't be converted.
     pub fn row(&self) -> Result<R> {
         let key = self.stored.key();
-        row::decode(self.stored.row()).map_err(|error| R::TABLE.corrupt(Source::Facts, key, error))
+        row::decode(self.lists, self.stored.row())
+            .map_err(|error| R::TABLE.corrupt(Source::Facts, key, error))
     }
 }
 

@@ -146,7 +146,9 @@ pub struct FoundRows<R> {
 
 impl<'t, E: IndexEntry<'t>> From<Scan<'t, E>> for FoundRows<E::Row> {
     fn from(scan: Scan<'t, E>) -> Self {
-        let filter = scan.into_bounds().map(|(source, bounds)| Filter { source, bounds });
+        let lists = Arc::clone(scan.request.ledger.lists);
+        let filter =
+            scan.into_bounds().map(|(source, bounds)| Filter { source, bounds, lists });
         Self { filter, row: PhantomData }
     }
 }

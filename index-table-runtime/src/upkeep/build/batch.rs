@@ -9,7 +9,7 @@ use crate::{
     model::{
         error::Result,
         index_state::{Duplicate, Duplicates},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{Building, Source, StateRecord},
     },
     placement::Writer,
@@ -65,7 +65,7 @@ pub(super) struct BuildBatch {
 
 /// Adds the entries of the next rows to the indexes with the least progress.
 pub(super) fn build_batch(
-    rows: &RowVtable,
+    rows: &TableRows,
     table: &OpenTable,
     writer: &mut Writer<'_, '_>,
     options: BuildOptions,
@@ -150,7 +150,7 @@ pub(super) fn build_batch(
 /// Returns the state of a unique index that has the entries of all rows: violated if it has duplicates, and
 /// `None` otherwise.
 fn violation(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &Writer<'_, '_>,
     index: usize,
 ) -> Result<Option<StateRecord>> {
@@ -164,7 +164,7 @@ fn violation(
 ///
 /// [`Error::UniqueViolation`](crate::Error::UniqueViolation) for the first duplicate.
 pub(crate) fn at_once(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
     memory: usize,
@@ -186,7 +186,7 @@ pub(crate) fn at_once(
 
 /// Empties these indexes, and records that they have to be built.
 pub(crate) fn empty(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
 ) -> Result<()> {
@@ -201,7 +201,7 @@ pub(crate) fn empty(
 /// Empties the parts of these global indexes in a shard without keys of them. They are complete. Queued messages stay: they can be
 /// of rows that have moved to other shards.
 pub(crate) fn leave_to_others(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
 ) -> Result<()> {
@@ -214,7 +214,7 @@ pub(crate) fn leave_to_others(
 
 /// Records that these indexes have to be built; `of` is the number of rows.
 pub(crate) fn declare(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
     of: u64,
@@ -229,7 +229,7 @@ pub(crate) fn declare(
 
 /// Restarts the builds of these indexes from the first row.
 pub(crate) fn restart(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
 ) -> Result<()> {
@@ -248,14 +248,14 @@ pub(crate) fn restart(
 }
 
 /// Removes emptied aggregates from the queued messages. Messages for an emptied index do no harm.
-fn purge_totals(rows: &RowVtable, writer: &mut Writer<'_, '_>, positions: &[usize]) -> Result<()> {
+fn purge_totals(rows: &TableRows, writer: &mut Writer<'_, '_>, positions: &[usize]) -> Result<()> {
     let is_aggregate = |position: &usize| rows.schema.aggregate(*position).is_some();
     let aggregates: Vec<usize> = positions.iter().copied().filter(is_aggregate).collect();
     purge(rows, writer, &aggregates)
 }
 
 /// Removes emptied indexes from the queued messages, since their builds read all rows.
-fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
+fn purge(rows: &TableRows, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
     let schema = rows.schema;
     if indexes.iter().any(|index| schema.is_eventual(*index)) {
         let is_empty = |name: &str| {
@@ -279,7 +279,7 @@ fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Re
 
 /// Writes the state of an index; `None` means readable.
 fn record(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     index: usize,
     state: Option<&StateRecord>,
@@ -292,14 +292,14 @@ fn record(
 }
 
 /// Empties the index or aggregate at this position.
-fn clear(rows: &RowVtable, writer: &mut Writer<'_, '_>, position: usize) -> Result<()> {
+fn clear(rows: &TableRows, writer: &mut Writer<'_, '_>, position: usize) -> Result<()> {
     match position.checked_sub(rows.schema.indexes.len()) {
         Some(aggregate) => writer.clear_space(Space::Aggregate(aggregate)),
         None => writer.clear(position),
     }
 }
 
-fn duplicate(rows: &RowVtable, Met { image, index, key, holder, .. }: &Met<'_>) -> Duplicate {
+fn duplicate(rows: &TableRows, Met { image, index, key, holder, .. }: &Met<'_>) -> Duplicate {
     Duplicate {
         key: rows.schema.show_hashed_key(Source::Index(*index), key, image.hashed(*index)),
         holder: rows.schema.show_primary_key(holder),

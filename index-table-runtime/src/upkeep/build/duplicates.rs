@@ -8,7 +8,7 @@ use crate::{
         error::Result,
         index_state::{Duplicate, Duplicates},
         key::KeyBuf,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{IndexSchema, Source},
     },
     placement::Reader,
@@ -26,7 +26,7 @@ struct Group {
 /// Reads the index and lists its duplicates.
 ///
 /// Cost: each entry is read; in an index with hashed fields, each row that shares its key is looked up.
-pub(super) fn list(rows: &RowVtable, reader: Reader<'_>, index: usize) -> Result<Duplicates> {
+pub(super) fn list(rows: &TableRows, reader: Reader<'_>, index: usize) -> Result<Duplicates> {
     let source = Source::Index(index);
     let is_hashed = rows.schema.index(source).is_some_and(IndexSchema::is_hashed);
     let values = |primary_key: &[u8]| {
@@ -69,7 +69,7 @@ pub(super) fn list(rows: &RowVtable, reader: Reader<'_>, index: usize) -> Result
 
 /// Returns the values of the fields of a row that an index contains as hashes.
 fn hashed(
-    rows: &RowVtable,
+    rows: &TableRows,
     reader: Reader<'_>,
     index: usize,
     primary_key: &[u8],
@@ -77,7 +77,7 @@ fn hashed(
     let mut values = KeyBuf::new();
     // In a damaged file, an entry may have no row. Its values are empty.
     if let Some(fact) = reader.fact(primary_key)? {
-        let read = (rows.hashed)(fact, index, &mut values);
+        let read = rows.hashed(fact, index, &mut values);
         read.map_err(|error| rows.corrupt(error, primary_key))?;
     }
     Ok(values)

@@ -13,7 +13,7 @@ use batch::{BuildBatch, BuildOptions, Chosen, build_batch};
 pub(crate) use batch::{at_once, declare, empty, leave_to_others, restart};
 
 use crate::{
-    model::{error::Result, index_state::IndexState, row_vtable::RowVtable, schema::TableSchema},
+    model::{error::Result, index_state::IndexState, row_vtable::TableRows, schema::TableSchema},
     placement::shards::Locks,
     store::{OpenTable, Store, WriteTxn},
     usage::{Progress, trace::span},
@@ -106,7 +106,7 @@ pub(crate) const MEMORY: usize = 64 << 20;
 pub struct Build<'t> {
     store: &'t Store,
     table: &'t OpenTable,
-    rows: &'static RowVtable,
+    rows: &'t TableRows,
     options: BuildOptions,
     limit: Option<u64>,
     progress: Option<Box<dyn FnMut(Progress) + 't>>,
@@ -138,7 +138,7 @@ pub struct BuiltIndex {
 
 impl BuildReport {
     /// Returns the report of a build that has built nothing.
-    const fn of_nothing(rows: &RowVtable) -> Self {
+    fn of_nothing(rows: &TableRows) -> Self {
         Self { table: rows.schema.name, indexes: Vec::new(), rows: 0, steps: 0 }
     }
 
@@ -166,7 +166,7 @@ impl fmt::Display for BuildReport {
 }
 
 impl<'t> Build<'t> {
-    pub(crate) fn new(store: &'t Store, table: &'t OpenTable, rows: &'static RowVtable) -> Self {
+    pub(crate) fn new(store: &'t Store, table: &'t OpenTable) -> Self {
         let options = BuildOptions {
             retry: true,
             exclusive: false,
@@ -174,7 +174,7 @@ impl<'t> Build<'t> {
             memory: MEMORY,
             chosen: Chosen::All,
         };
-        Self { store, table, rows, options, limit: None, progress: None }
+        Self { store, table, rows: &table.rows, options, limit: None, progress: None }
     }
 
     /// Leaves out the indexes at these positions.

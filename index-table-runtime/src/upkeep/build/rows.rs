@@ -10,7 +10,7 @@ use crate::{
         error::Result,
         index_state::LISTED,
         maintain::{Change, Image, Sink},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::Source,
     },
     placement::Writer,
@@ -57,7 +57,7 @@ type OnDuplicate<'a> = dyn FnMut(Met<'_>) -> Result<()> + 'a;
 /// The entries are sorted before they are written. Then consecutive entries are likely to share a page, and
 /// entries that are appended to an index fill its pages.
 pub(super) fn add(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
     range: Range<'_>,
@@ -101,7 +101,7 @@ pub(super) fn add(
 
 /// Reads the rows in the range and adds their entries to the sorters.
 fn gather(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     (indexes, aggregates): (&[usize], &[usize]),
     range: Range<'_>,
@@ -174,7 +174,7 @@ fn add_further(writer: &mut Writer<'_, '_>, index: usize, mut entries: Merge) ->
 
 /// Adds an entry to a unique index, and keeps the entries of other rows with its key.
 fn add_shared(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     index: usize,
     entry: RawEntry<'_>,
@@ -196,7 +196,7 @@ fn add_shared(
 /// Adds an entry to a unique index with hashed fields, in which rows with the same key may have different
 /// values.
 fn add_hashed(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     index: usize,
     entry: RawEntry<'_>,
@@ -220,7 +220,7 @@ fn add_hashed(
 }
 
 /// Returns the image of the row with this primary key.
-fn image(rows: &RowVtable, writer: &Writer<'_, '_>, primary_key: &[u8]) -> Result<Image> {
+fn image(rows: &TableRows, writer: &Writer<'_, '_>, primary_key: &[u8]) -> Result<Image> {
     let mut image = Image::default();
     if let Some(fact) = writer.reader().fact(primary_key)? {
         rows.load_stored(&mut image, fact, primary_key)?;

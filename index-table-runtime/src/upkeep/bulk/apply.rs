@@ -11,7 +11,7 @@ use crate::{
         entry::RawEntry,
         error::Result,
         maintain::{self, Change, Image, Sink as _},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::Source,
     },
     placement::{Reader, Writer},
@@ -28,7 +28,7 @@ use crate::{
 
 /// Writes the rows.
 pub(crate) fn apply(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     [old, new]: [&mut Image; 2],
     gathered: &Gathered,
@@ -100,7 +100,7 @@ struct Replaced {
 /// Writes the facts into a table that has some of the rows, and removes their obsolete entries. New entries are
 /// written after all obsolete entries are removed, so that rows can exchange unique keys.
 fn replace_facts(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     [old, new]: [&mut Image; 2],
     gathered: &Gathered,
@@ -167,7 +167,7 @@ fn each_written(
 
 /// Notes the new rows for subscribers until their buffers are full.
 fn note_new(
-    rows: &RowVtable,
+    rows: &TableRows,
     new: &mut Image,
     gathered: &Gathered,
     decision: &Decision,
@@ -200,12 +200,12 @@ fn note_changes(
 /// Checks that the rows refer to rows of other tables that exist, or, after all rows of the load are written, to rows of the
 /// same table.
 fn check_references(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &Writer<'_, '_>,
     new: &mut Image,
     gathered: &Gathered,
     decision: &Decision,
-    check: fn(&RowVtable, Reader<'_>, &Image) -> Result<()>,
+    check: fn(&TableRows, Reader<'_>, &Image) -> Result<()>,
 ) -> Result<()> {
     each_written(gathered, decision, &mut |Gist { number, entry, .. }| {
         rows.load_stored(new, entry.data, entry.primary_key)?;
@@ -217,7 +217,7 @@ fn check_references(
 
 /// Adds the new rows to the aggregates.
 fn gather_totals(
-    rows: &RowVtable,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     plan: Option<&MaintenancePlan>,
     new: &mut Image,
@@ -236,7 +236,7 @@ fn gather_totals(
 }
 
 fn note_one(
-    rows: &RowVtable,
+    rows: &TableRows,
     new: &mut Image,
     primary_key: &[u8],
     row: &[u8],

@@ -12,7 +12,7 @@ use crate::model::KeyRange;
 use crate::{
     engine::{Ascending as _, Cursor as _, Query, Read as _},
     model::{
-        entry::RawEntry, error::Result, maintain::Image, row_vtable::RowVtable, schema::Source,
+        entry::RawEntry, error::Result, maintain::Image, row_vtable::TableRows, schema::Source,
     },
     placement::Reader,
     sort::Sorter,
@@ -76,7 +76,7 @@ impl Numbers {
 
 /// Selects the rows to write.
 pub(super) fn decide(
-    rows: &RowVtable,
+    rows: &TableRows,
     reader: Reader<'_>,
     gathered: &Gathered,
     plan: Option<&MaintenancePlan>,
@@ -110,7 +110,7 @@ pub(super) fn decide(
 }
 
 struct Deciding<'a, 't> {
-    rows: &'a RowVtable,
+    rows: &'a TableRows,
     reader: Reader<'t>,
     gathered: &'a Gathered,
     decision: Decision,
@@ -319,7 +319,7 @@ fn skip(decision: &mut Decision, common: Notes) -> Result<()> {
 /// Checks that the load replaces all rows of the table whose keys it uses. A replaced row no longer has the key:
 /// if its new content had the key, the load would have two rows with it, which is an error already.
 fn refuse_taken(
-    rows: &RowVtable,
+    rows: &TableRows,
     gathered: &Gathered,
     decision: &Decision,
     taken: Notes,

@@ -417,7 +417,7 @@ impl<R: Entity> Loading<'_, '_, R> {
             if let Some(plan) = &mut written.plan {
                 plan.turn_to_all(table.schema, writer.reader())?;
             }
-            apply(table.rows, &mut writer, [old, new], &gathered, written, &mut reporter)
+            apply(&table.rows, &mut writer, [old, new], &gathered, written, &mut reporter)
         };
         let outcome = match target {
             Target::Store(store) => store.transaction(load),

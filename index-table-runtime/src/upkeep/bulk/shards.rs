@@ -166,7 +166,7 @@ fn load_gathered(
                 if let Some(plan) = &mut written.plan {
                     plan.turn_to_shard(table.schema, shard, writer.reader())?;
                 }
-                report = apply(table.rows, writer, [old, new], gathered, written, &mut reporter)?;
+                report = apply(&table.rows, writer, [old, new], gathered, written, &mut reporter)?;
                 Ok(())
             })?;
             Ok(report)

@@ -43,7 +43,7 @@ impl Mover<'_> {
                     all.entry(key).or_default()[1] = Some(row);
                 }
                 for (key, [row, copy]) in all {
-                    let row = row.map(|row| renewed(table.rows, key, row)).transpose()?;
+                    let row = row.map(|row| renewed(&table.rows, key, row)).transpose()?;
                     let mut is_equal = row.as_deref() == copy;
                     if let (true, Some(row)) = (is_equal, &row) {
                         table.rows.load_stored(&mut image, row, key)?;

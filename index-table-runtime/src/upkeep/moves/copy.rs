@@ -442,11 +442,11 @@ impl Mover<'_> {
                     totals.merge(of_table.clone());
                 }
                 let mut writer = txn.writer(of_shards).ok_or_else(no_writer)?;
-                writer.beside(to, &mut |writer| totals.clone().write(table.rows, writer))?;
+                writer.beside(to, &mut |writer| totals.clone().write(&table.rows, writer))?;
                 if let (Some(_), Some(orders)) = (table.rows.changes, table.shared.orders.get()) {
                     writer.beside(to, &mut |writer| orders.keep(writer))?;
                 }
-                writer.beside(from, &mut |writer| totals.negated().write(table.rows, writer))?;
+                writer.beside(from, &mut |writer| totals.negated().write(&table.rows, writer))?;
                 if table.rows.changes.is_some() {
                     // Consumers may have been created or removed since the move began.
                     changes::follow(&mut placement::Writer::Several(writer), [from, to])?;

@@ -6,7 +6,7 @@ use crate::{
         error::Result,
         maintain::{self, Change, Image, Sink},
         row,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::IndexSchema,
         shard::Routing,
     },
@@ -87,8 +87,8 @@ struct Images {
 }
 
 impl Copies<'_> {
-    fn rows(&self) -> &'static RowVtable {
-        self.table.rows
+    fn rows(&self) -> &TableRows {
+        &self.table.rows
     }
 
     /// Makes the copies of some rows in this shard equal to the rows. All of them are from one snapshot.
@@ -191,7 +191,7 @@ impl Copies<'_> {
 
     /// Adds a changed copy to the totals.
     fn count(&mut self, old: Option<&Image>, new: Option<&Image>) {
-        let rows = self.rows();
+        let rows = &self.table.rows;
         if !rows.aggregates.is_empty() {
             self.totals.add(rows, old.filter(|_| self.counts_found), new);
         }
@@ -199,7 +199,7 @@ impl Copies<'_> {
 }
 
 /// Returns the bytes of a row in the current version.
-pub(super) fn renewed(rows: &RowVtable, primary_key: &[u8], bytes: &[u8]) -> Result<Vec<u8>> {
+pub(super) fn renewed(rows: &TableRows, primary_key: &[u8], bytes: &[u8]) -> Result<Vec<u8>> {
     if row::version(bytes) == Ok(rows.schema.version) {
         return Ok(bytes.to_vec());
     }

@@ -17,7 +17,7 @@ use crate::{
     model::{
         error::{Error, Result},
         maintain::{Change, Image, Sink as _},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::TableSchema,
         shard::ShardNumber,
     },
@@ -79,7 +79,7 @@ pub(super) fn batch_of(store: &Store, table: &OpenTable, most: u64) -> Result<Dr
         let batch = store.transaction(|txn| {
             let (mut writer, scratch, written) = txn.writer(table)?;
             let most = most.min(MESSAGES);
-            batch((table.rows, queue), &mut writer, &mut scratch.new, written, most)
+            batch((&table.rows, queue), &mut writer, &mut scratch.new, written, most)
         })?;
         drained.applied += batch.applied;
         drained.dead_letters += batch.dead_letters;
@@ -98,7 +98,7 @@ fn left(store: &Store, table: &OpenTable, queue: Option<ShardNumber>) -> Result<
 
 /// Applies messages of a queue and records the progress, in one transaction.
 fn batch(
-    (rows, queue): (&RowVtable, Option<ShardNumber>),
+    (rows, queue): (&TableRows, Option<ShardNumber>),
     writer: &mut Writer<'_, '_>,
     image: &mut Image,
     written: &mut Written,
@@ -165,7 +165,7 @@ pub(super) fn poisoned(error: Error) -> Result<String> {
 /// Updates the entries of the message's row to its current content, and applies its changes of totals. Returns the size of
 /// the row.
 pub(super) fn apply(
-    (rows, queue): (&RowVtable, Option<ShardNumber>),
+    (rows, queue): (&TableRows, Option<ShardNumber>),
     writer: &mut Writer<'_, '_>,
     image: &mut Image,
     Written { tally, plan, .. }: &mut Written,
@@ -245,7 +245,7 @@ fn undecodable(schema: &TableSchema) -> Error {
 }
 
 /// Loads the image of a row. A method of the row may compute a key; if it panics, the worker must continue.
-fn load(rows: &RowVtable, image: &mut Image, fact: &[u8], primary_key: &[u8]) -> Result<()> {
+fn load(rows: &TableRows, image: &mut Image, fact: &[u8], primary_key: &[u8]) -> Result<()> {
     catch_unwind(AssertUnwindSafe(|| rows.load_stored(image, fact, primary_key)))
         .unwrap_or_else(|panic| Err(Error::panicked(&*panic)))
 }

@@ -10,7 +10,7 @@ use crate::write::queue::{
 use crate::{
     engine::{ReadRecords as _, WriteRecords as _},
     model::{
-        error::Result, maintain::Image, row_vtable::RowVtable, schema::TableSchema,
+        error::Result, maintain::Image, row_vtable::TableRows, schema::TableSchema,
         shard::ShardNumber,
     },
     placement::{Reader, Writer},
@@ -81,7 +81,7 @@ pub(crate) fn retry(store: &Store, table: &OpenTable) -> Result<Drained> {
         let (mut writer, scratch, written) = txn.writer(table)?;
         let mut drained = Drained::default();
         for queue in queues_in(writer.reader()) {
-            let again = retry_queue((table.rows, queue), &mut writer, &mut scratch.new, written)?;
+            let again = retry_queue((&table.rows, queue), &mut writer, &mut scratch.new, written)?;
             drained.applied += again.applied;
             drained.dead_letters += again.dead_letters;
             drained.left += again.left;
@@ -93,7 +93,7 @@ pub(crate) fn retry(store: &Store, table: &OpenTable) -> Result<Drained> {
 }
 
 fn retry_queue(
-    (rows, queue): (&RowVtable, Option<ShardNumber>),
+    (rows, queue): (&TableRows, Option<ShardNumber>),
     writer: &mut Writer<'_, '_>,
     image: &mut Image,
     written: &mut Written,

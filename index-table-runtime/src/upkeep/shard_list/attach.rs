@@ -155,7 +155,7 @@ impl Store {
         }
         let (number, unreadable) = attached?;
         for table in unreadable {
-            all_shards::finish(self, table.rows, &table)?;
+            all_shards::finish(self, &table.rows, &table)?;
         }
         shard_id(self, number)
     }
@@ -191,7 +191,7 @@ impl Store {
             }
             let Some(routing) = tables.routing_in(&maps) else { continue };
             let copies = &mut Copies::default();
-            let rows = (table.rows, false);
+            let rows = (&table.rows, false);
             let opened = open_in(shards, number, &shard, (&routing, copies), rows)?;
             // A table that is still open in an environment in use has no rows there, and a move opens it no more.
             if opened.is_some() || tables.in_shard(number).is_some() {
@@ -248,7 +248,7 @@ impl Store {
         transaction::run(attempt, |retry| prepare(shards, (number, engine), retry))?;
         drop(emptied);
         for table in &tables_in_use {
-            all_shards::align(&inner.engines, &table.tables, table.rows, Some(table))?;
+            all_shards::align(&inner.engines, &table.tables, &table.rows, Some(table))?;
         }
         shards.record_shards()?;
         let unreadable = coming.iter().filter(|it| !it.unreadable.is_empty());
@@ -297,7 +297,7 @@ impl TableInShard<'_> {
                 writer.put_record(ANALYSIS, analysis)?;
             }
             // It has no keys of these indexes. So far, it was a plain store with them.
-            build::leave_to_others(table.rows, writer, global)
+            build::leave_to_others(&table.rows, writer, global)
         })
     }
 }

@@ -52,7 +52,7 @@ use crate::{
     engine::{Conflicts, DataFile, Marked, files},
     model::{
         error::{Error, Result},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema,
         shard::ShardNumber,
     },
@@ -205,7 +205,7 @@ fn prepare_tables(
     for (table, record) in engine.catalog()?.iter().filter(|(name, _)| !name.contains('.')) {
         let unreadable =
             |reason| refused(shard.name(), format!("its table `{table}` can't be read: {reason}"));
-        let rows = described(store, table, record).map_err(unreadable)?;
+        let rows = &own.rows_of(described(store, table, record).map_err(unreadable)?);
         let global = schema::TableRecord::read(record).map_err(unreadable)?.global();
         check_rows(shards, (number, shard), rows)?;
         let mut conflicts = Conflicts::default();
@@ -227,7 +227,7 @@ fn prepare_tables(
 fn check_rows(
     shards: &Shards,
     (number, shard): (ShardNumber, &Member<'_>),
-    rows: &'static RowVtable,
+    rows: &TableRows,
 ) -> Result<()> {
     let name = rows.schema.name;
     // If the location of its rows is not known, they are checked when the repository is opened.
@@ -269,7 +269,7 @@ fn copy_references(
         if !routing.is_reference() {
             continue;
         }
-        let own = open_in(shards, number, shard, (&routing, copies), (table.rows, false))?;
+        let own = open_in(shards, number, shard, (&routing, copies), (&table.rows, false))?;
         let Some(own) = own else { continue };
         references.push((Copies::of(shards, table)?, own.table));
     }
@@ -292,6 +292,6 @@ fn open_tables(
     in_use.iter().try_for_each(|table| {
         let Some(tables) = table.tables.several() else { return Ok(()) };
         let (routing, copies) = (tables.routing(), &mut Copies::default());
-        open_in(shards, number, shard, (&routing, copies), (table.rows, false)).map(drop)
+        open_in(shards, number, shard, (&routing, copies), (&table.rows, false)).map(drop)
     })
 }

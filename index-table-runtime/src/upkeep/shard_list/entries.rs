@@ -103,7 +103,7 @@ impl<'a> ComingTable<'a> {
         let writer = txn.writer(self.tables()?).ok_or_else(missing)?;
         let mut writer = placement::Writer::Several(writer);
         let count = opening::count(&writer)?;
-        build::declare(self.table.rows, &mut writer, &self.unreadable, count.max(1))
+        build::declare(&self.table.rows, &mut writer, &self.unreadable, count.max(1))
     }
 
     fn tables(&self) -> Result<&shards::Tables> {
@@ -126,7 +126,7 @@ impl<'a> ComingTable<'a> {
     ///
     /// [`Error::ShardRefused`] with both rows.
     pub(super) fn check(&self) -> Result<()> {
-        let rows = self.table.rows;
+        let rows = &self.table.rows;
         let is_unique = |index: usize| self.is_unique(index);
         if !self.readable.iter().any(|index| is_unique(*index)) {
             return Ok(());

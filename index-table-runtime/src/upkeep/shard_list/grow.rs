@@ -22,7 +22,7 @@ pub(super) fn grow(store: &Store) -> Result<()> {
     let mut tables = Vec::new();
     for table in store.inner.tables_in_use() {
         table.will_be_global()?;
-        let (grown, declared) = shards::open_in_all(engines, of_store, table.rows, (None, true))?;
+        let (grown, declared) = shards::open_in_all(engines, of_store, &table.rows, (None, true))?;
         tables.push((table, grown, declared));
     }
     growing.finish(store, || {

@@ -204,7 +204,7 @@ impl Store {
             hidden::remove(self, shards, table)?;
         }
         for table in &emptied {
-            all_shards::finish(self, table.rows, table)?;
+            all_shards::finish(self, &table.rows, table)?;
         }
         Ok(())
     }

@@ -114,7 +114,7 @@ impl Store {
             let Some(tables) = table.tables.several() else { continue };
             if tables.routing().is_reference() {
                 let opened =
-                    opening::open_with(&own, table.rows, Some(ShardPart::default()), false)?;
+                    opening::open_with(&own, &table.rows, Some(ShardPart::default()), false)?;
                 references.push((table, tables, opened));
             } else {
                 others.push(tables);
@@ -138,7 +138,7 @@ impl Store {
         drop(all);
         added.keep();
         for (table, ..) in references {
-            all_shards::align(&inner.engines, &table.tables, table.rows, Some(table))?;
+            all_shards::align(&inner.engines, &table.tables, &table.rows, Some(table))?;
         }
         shards.record_shards()?;
         shard_id(self, number)

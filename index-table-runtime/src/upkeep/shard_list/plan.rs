@@ -185,7 +185,7 @@ impl Affected {
         if !unreadable.is_empty() {
             let mut writer = placement::Writer::Several(txn.writer(tables).ok_or_else(missing)?);
             let count = opening::count(&writer)?;
-            build::declare(table.rows, &mut writer, &unreadable, count)?;
+            build::declare(&table.rows, &mut writer, &unreadable, count)?;
             emptied.push(Arc::clone(table));
         }
         if !hidden.is_empty() {
@@ -193,7 +193,7 @@ impl Affected {
             let mut writer = txn.writer(tables).ok_or_else(missing)?;
             writer.beside(number, &mut |writer| {
                 let count = opening::count(writer)?;
-                build::declare(table.rows, writer, &hidden, count)
+                build::declare(&table.rows, writer, &hidden, count)
             })?;
         }
         Ok(maps)

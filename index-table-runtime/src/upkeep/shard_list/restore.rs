@@ -199,14 +199,14 @@ impl Store {
         for table in &in_use {
             let Some(tables) = table.tables.several() else { continue };
             if tables.routing().is_reference() {
-                all_shards::align(&inner.engines, &table.tables, table.rows, Some(table))?;
+                all_shards::align(&inner.engines, &table.tables, &table.rows, Some(table))?;
             }
         }
         for table in &in_use {
-            match all_shards::build_global(&inner.engines, &table.tables, table.rows) {
+            match all_shards::build_global(&inner.engines, &table.tables, &table.rows) {
                 // A build that other transactions can use records the duplicates.
                 Err(Error::UniqueViolation { .. }) => {
-                    all_shards::align(&inner.engines, &table.tables, table.rows, Some(table))?;
+                    all_shards::align(&inner.engines, &table.tables, &table.rows, Some(table))?;
                 }
                 built => drop(built?),
             }
@@ -218,7 +218,7 @@ impl Store {
         in_use
             .iter()
             .filter(is_complete)
-            .try_for_each(|table| all_shards::finish(self, table.rows, table))
+            .try_for_each(|table| all_shards::finish(self, &table.rows, table))
     }
 }
 
@@ -230,7 +230,7 @@ fn open_in_restored(
 ) -> Result<()> {
     let Some(tables) = table.tables.several() else { return Ok(()) };
     let (routing, copies) = (tables.routing(), &mut Copies::default());
-    let opened = open_in(shards, number, shard, (&routing, copies), (table.rows, false))?;
+    let opened = open_in(shards, number, shard, (&routing, copies), (&table.rows, false))?;
     let Some(opened) = opened else { return Ok(()) };
     let in_other = |other| table.in_shard(other);
     opened.complete(shards, &routing, (number, shard), &in_other)?;

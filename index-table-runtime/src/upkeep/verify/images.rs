@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::row::load;
-use crate::model::{maintain::Image, row_vtable::RowVtable};
+use crate::model::{maintain::Image, row_vtable::TableRows};
 
 /// The maximum number of bytes of more than [`LEAST`] images.
 const MOST: usize = 64 << 20;
@@ -25,7 +25,7 @@ impl Images {
     /// Returns the image of the row with these bytes; `None` if the row is unreadable.
     pub(super) fn get(
         &mut self,
-        rows: &RowVtable,
+        rows: &TableRows,
         index: usize,
         primary_key: &[u8],
         bytes: &[u8],

@@ -21,7 +21,7 @@ pub use repair::Repair;
 use crate::{
     model::{
         error::{Error, Result},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
     },
     query::Cursor,
     store::{OpenTable, ReadTxn},
@@ -82,7 +82,7 @@ use walk::TableCheck;
 /// ```
 #[must_use = "a verification does nothing until it is run"]
 pub struct Verify<'txn> {
-    rows: &'static RowVtable,
+    rows: &'txn TableRows,
     /// The walks: a walk for each shard of a sharded store. Empty after an error.
     walks: Vec<TableCheck<'txn>>,
     /// The position of the current walk.
@@ -96,7 +96,7 @@ pub struct Verify<'txn> {
 
 impl<'txn> Verify<'txn> {
     pub(crate) fn of(table: &'txn OpenTable, txn: &'txn ReadTxn<'_>) -> Self {
-        let rows = table.rows;
+        let rows = &table.rows;
         let (walks, failure) = match walks(table, txn) {
             Ok(walks) => (walks, None),
             Err(error) => (Vec::new(), Some(error)),
@@ -206,7 +206,7 @@ impl<'txn> Verify<'txn> {
 
 /// Returns the walks through a table, before their first steps.
 fn walks<'t>(table: &'t OpenTable, txn: &'t ReadTxn<'_>) -> Result<Vec<TableCheck<'t>>> {
-    let (rows, reader) = (table.rows, txn.reader(table)?);
+    let (rows, reader) = (&table.rows, txn.reader(table)?);
     if let Some(parts) = reader.parts() {
         let parts = parts?;
         let of_parts = parts.iter().map(|part| TableCheck::of_part(rows, part));

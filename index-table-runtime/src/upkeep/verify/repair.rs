@@ -17,7 +17,7 @@ use crate::{
         error::Result,
         key::MAX_KEY_LEN,
         maintain::{Change, Image, Sink},
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{IndexSchema, Source, TableSchema},
         shard::{Routing, ShardNumber},
     },
@@ -156,7 +156,7 @@ impl<'t, 's> Repair<'t, 's> {
         let Self { txn, table, delete_unreadable, copies_from, progress } = self;
         let mut steps = progress.map(|it| ProgressReporter::new(Some(it), "steps", None));
         let steps = &mut steps;
-        let rows = table.rows;
+        let rows = &table.rows;
         let source = copies_from.map(|shard| shard.number_in(txn.store())).transpose()?;
         let damages = txn.repair_queues(table)?;
         let is_sharded = table.tables.several().is_some();
@@ -199,7 +199,7 @@ impl<'t, 's> Repair<'t, 's> {
 /// A table, or the part of a table in one shard.
 #[derive(Clone, Copy)]
 struct Part<'r> {
-    rows: &'static RowVtable,
+    rows: &'r TableRows,
     shard: Option<&'r str>,
     /// The shards of the rows and of global entries, and the number of this shard, if there are global indexes.
     place: Option<(&'r Routing, ShardNumber)>,

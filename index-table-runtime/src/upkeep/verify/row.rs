@@ -8,7 +8,7 @@ use crate::{
         error::{Error, Result},
         maintain::Image,
         row,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{IndexSchema, Source},
     },
     placement::Reader,
@@ -20,14 +20,14 @@ use crate::{
 ///
 /// The reason why the row is unreadable.
 pub(super) fn load(
-    rows: &RowVtable,
+    rows: &TableRows,
     image: &mut Image,
     primary_key: &[u8],
     bytes: &[u8],
     index: Option<usize>,
 ) -> Result<(), (FindingKind, String)> {
     let undecodable = |reason| (FindingKind::UndecodableRow, reason);
-    let loaded = (rows.load_unchecked)(image, bytes, index);
+    let loaded = rows.load_unchecked(image, bytes, index);
     loaded
         .map_err(|error| undecodable(error.to_string()))?
         .map_err(|error| undecodable(error.to_string()))?;
@@ -49,7 +49,7 @@ pub(super) fn load(
 /// Returns the primary key of another row that has this key in a unique index. The rows with the key are found
 /// by their entries.
 pub(super) fn holder(
-    rows: &RowVtable,
+    rows: &TableRows,
     reader: Reader<'_>,
     image: &Image,
     others: &mut Images,

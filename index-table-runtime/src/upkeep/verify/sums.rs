@@ -12,7 +12,7 @@ use crate::{
         entry::RawEntry,
         error::{Error, Result},
         maintain::Image,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::Source,
     },
     placement::Reader,
@@ -29,7 +29,7 @@ pub(super) struct Sums(Vec<u64>);
 impl Sums {
     /// Reads all rows and all entries of an index.
     pub(super) fn of(
-        rows: &RowVtable,
+        rows: &TableRows,
         reader: Reader<'_>,
         index: usize,
         image: &mut Image,

@@ -46,7 +46,7 @@ use crate::{
     model::{
         error::{Error, Result},
         maintain::Image,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::TableSchema,
         stream::{
             CONSUMER, ChangeStream, ConsumerRecord, Mark, ORDER, REMOVED, StoredChange, StoredKind,
@@ -98,7 +98,7 @@ pub(crate) struct Stream<'s> {
 
 impl<'s> Stream<'s> {
     /// Returns the stream of the table, if it has one.
-    pub(crate) fn of(rows: &'s RowVtable, orders: Option<&'s Orders>) -> Option<Self> {
+    pub(crate) fn of(rows: &'s TableRows, orders: Option<&'s Orders>) -> Option<Self> {
         Some(Self { declared: rows.changes.as_ref()?, orders })
     }
 }
@@ -106,7 +106,7 @@ impl<'s> Stream<'s> {
 /// Adds the change of a row to the stream, if the table has one.
 #[inline]
 pub(crate) fn note(
-    rows: &RowVtable,
+    rows: &TableRows,
     orders: Option<&Orders>,
     writer: &mut Writer<'_, '_>,
     old: Option<&Image>,

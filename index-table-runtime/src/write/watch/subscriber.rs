@@ -16,7 +16,7 @@ use crate::{
     locks::{Condvar, Mutex, MutexGuard},
 };
 use crate::{
-    model::{maintain::Image, schema::Source},
+    model::{lists::Lists, maintain::Image, schema::Source},
     query::Bounds,
 };
 
@@ -117,6 +117,7 @@ pub(crate) struct Subscriber {
 pub(crate) struct Filter {
     pub(crate) source: Source,
     pub(crate) bounds: Bounds,
+    pub(crate) lists: Arc<Lists>,
 }
 
 /// The limits of the buffer.
@@ -148,7 +149,7 @@ pub(crate) struct Buffer {
 impl Subscriber {
     pub(crate) fn watches(&self, row: &Image) -> bool {
         self.filters.is_empty()
-            || self.filters.iter().any(|filter| filter.bounds.find(filter.source, row))
+            || self.filters.iter().any(|filter| filter.bounds.find(&filter.lists, filter.source, row))
     }
 
     /// Buffers the changes of a commit, all or none, so that a commit is never received in part.

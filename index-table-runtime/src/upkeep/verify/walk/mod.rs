@@ -27,7 +27,7 @@ use crate::{
         entry::{Position, RawEntry},
         error::{Error, Result},
         maintain::Image,
-        row_vtable::RowVtable,
+        row_vtable::TableRows,
         schema::{IndexSchema, Source, StateRecord, TableSchema},
         shard::{Routing, ShardNumber},
     },
@@ -59,7 +59,7 @@ pub(super) struct Known {
 
 /// A walk through a table, step by step.
 pub(super) struct TableCheck<'t> {
-    vtable: &'static RowVtable,
+    vtable: &'t TableRows,
     reader: Reader<'t>,
     pub(super) stage: Stage,
     /// The cursor of the current stage; `None` until the stage starts.
@@ -98,7 +98,7 @@ pub(super) struct TableCheck<'t> {
 
 impl<'t> TableCheck<'t> {
     pub(super) fn new(
-        vtable: &'static RowVtable,
+        vtable: &'t TableRows,
         reader: Reader<'t>,
         unreadable: Unreadable,
         ResumePoint { stage, after }: ResumePoint,
@@ -132,7 +132,7 @@ impl<'t> TableCheck<'t> {
     /// Returns a walk that compares the global indexes of a table, and the main rows of its parts, with the rows of all shards.
     /// `reader` has all shards. The walks of the parts check the pieces of these indexes and the shards of the entries.
     pub(super) fn of_global(
-        vtable: &'static RowVtable,
+        vtable: &'t TableRows,
         reader: Reader<'t>,
         routing: &'t Routing,
     ) -> Result<Self> {
@@ -143,7 +143,7 @@ impl<'t> TableCheck<'t> {
     }
 
     /// Returns a walk through the part of a table in one shard.
-    pub(super) fn of_part(vtable: &'static RowVtable, part: &Part<'t>) -> Result<Self> {
+    pub(super) fn of_part(vtable: &'t TableRows, part: &Part<'t>) -> Result<Self> {
         let Part { shard, number, routing, reader, first_copy } = *part;
         let unreadable = unreadable(vtable.schema, reader)?;
         let first = ResumePoint::first(vtable.schema);
