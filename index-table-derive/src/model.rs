@@ -165,6 +165,8 @@ pub(crate) struct Field {
     pub(crate) ident: Ident,
     /// The name, without the `r#`.
     pub(crate) name: String,
+    /// The names by which serde reads the field in a row: its name there, and then its aliases.
+    pub(crate) stored: Vec<String>,
     pub(crate) ty: DataType,
     /// The type as text.
     pub(crate) declared: String,

@@ -32,7 +32,7 @@ pub use crate::{
         },
         reference::{HasPrimaryKey, MainTable, PartOf, ReferenceSchema, ReferenceTo},
         revision::{Revised, Revision, RevisionNumber},
-        row::{Collection, CollectionField, older},
+        row::{Collection, CollectionField, RowBody, RowOutput, older},
         schema::{
             AggregateSchema, Condition, Extreme, FieldSchema, IndexSchema, KeyField, KeyForm,
             RowSchema, Source, Strategy, SumSchema, TableSchema,

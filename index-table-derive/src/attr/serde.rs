@@ -5,7 +5,9 @@
 use proc_macro2::{Group, Span, TokenStream};
 use quote::{ToTokens as _, quote};
 use syn::ext::IdentExt as _;
-use syn::{Attribute, Expr, ExprLit, ExprPath, Lit, Token, token};
+use syn::parse::Parser as _;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Expr, ExprLit, ExprPath, Ident, Lit, MetaNameValue, Token, token};
 
 /// One item in a `#[serde(…)]`.
 #[derive(Clone)]
@@ -16,6 +18,8 @@ pub(crate) struct SerdeKey {
     pub(crate) item: TokenStream,
     /// The value, if it is a path.
     pub(crate) path: Option<ExprPath>,
+    /// The text of the value, or of `deserialize = "…"` in the list.
+    pub(crate) text: Option<String>,
 }
 
 /// Reads the items of all `#[serde(…)]` in `attributes`.
@@ -27,18 +31,20 @@ pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
         }
         let read = attribute.parse_nested_meta(|meta| {
             let key = &meta.path;
-            let (mut item, mut path) = (key.to_token_stream(), None);
+            let (mut item, mut path, mut text) = (key.to_token_stream(), None, None);
             if meta.input.peek(Token![=]) {
                 let value = meta.value()?.parse::<Expr>()?;
                 path = in_quotes(&value);
+                text = text_of(&value);
                 item = quote!(#key = #value);
             } else if meta.input.peek(token::Paren) {
                 let list = meta.input.parse::<Group>()?;
+                text = text_to_read(list.stream());
                 item = quote!(#key #list);
             }
             if let Some(word) = key.get_ident() {
                 let name = word.unraw().to_string();
-                keys.push(SerdeKey { name, span: word.span(), item, path });
+                keys.push(SerdeKey { name, span: word.span(), item, path, text });
             }
             Ok(())
         });
@@ -46,6 +52,59 @@ pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
         drop(read);
     }
     keys
+}
+
+/// Returns the names by which serde reads a field: its name in the row, and then its aliases.
+pub(crate) fn names_of(field: &Ident, keys: &[SerdeKey], on_struct: &[SerdeKey]) -> Vec<String> {
+    let named = |key: &&SerdeKey| key.name == "rename" && key.text.is_some();
+    let name = match keys.iter().find(named).and_then(|key| key.text.clone()) {
+        Some(name) => name,
+        None => {
+            let rule = on_struct.iter().find(|key| key.name == "rename_all");
+            renamed(&field.unraw().to_string(), rule.and_then(|rule| rule.text.as_deref()))
+        }
+    };
+    let aliases = keys.iter().filter(|key| key.name == "alias");
+    [name].into_iter().chain(aliases.filter_map(|key| key.text.clone())).collect()
+}
+
+/// Applies a rule of `rename_all`. serde reports an unknown one.
+fn renamed(field: &str, rule: Option<&str>) -> String {
+    let capitalized = |word: &str| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|first| first.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    };
+    let pascal = || field.split('_').map(capitalized).collect::<String>();
+    match rule.unwrap_or_default() {
+        "UPPERCASE" | "SCREAMING_SNAKE_CASE" => field.to_ascii_uppercase(),
+        "PascalCase" => pascal(),
+        "camelCase" => {
+            let pascal = pascal();
+            let mut letters = pascal.chars();
+            let first = letters.next().map(|first| first.to_ascii_lowercase());
+            first.into_iter().chain(letters).collect()
+        }
+        "kebab-case" => field.replace('_', "-"),
+        "SCREAMING-KEBAB-CASE" => field.to_ascii_uppercase().replace('_', "-"),
+        _ => field.to_owned(),
+    }
+}
+
+/// Returns the text in `"text"`, even inside an invisible group of `macro_rules!`.
+fn text_of(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Group(group) => text_of(&group.expr),
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+        _ => None,
+    }
+}
+
+/// Returns the text of `deserialize = "text"` in a list.
+fn text_to_read(list: TokenStream) -> Option<String> {
+    let values = Punctuated::<MetaNameValue, Token![,]>::parse_terminated;
+    let values = values.parse2(list).ok()?;
+    values.iter().find(|it| it.path.is_ident("deserialize")).and_then(|it| text_of(&it.value))
 }
 
 /// Returns the path in `"path::to"`, even inside an invisible group of `macro_rules!`.

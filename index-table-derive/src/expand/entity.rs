@@ -17,8 +17,8 @@ use crate::names;
 /// impl _index_table::Entity for Customer {
 ///     type Key = u64;
 ///     const TABLE: &'static _index_table::TableSchema = &_index_table::TableSchema { … };
-///     fn encode(&self, __out: &mut ::std::vec::Vec<u8>) -> … { … }
-///     fn decode(__body: &[u8]) -> … { … }
+///     fn encode(&self, __out: _index_table::RowOutput<'_>) -> … { … }
+///     fn decode(__body: _index_table::RowBody<'_>) -> … { … }
 ///     fn primary_key(&self, __key: &mut _index_table::KeyBuf) { … }
 ///     fn entries(&self, __index: usize, __entries: &mut _index_table::EntryBuffer) -> … { … }
 /// }
@@ -75,7 +75,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #[inline]
             fn encode(
                 &self,
-                __out: &mut ::std::vec::Vec<u8>,
+                __out: _index_table::RowOutput<'_>,
             ) -> _index_table::Result<(), _index_table::EncodeError> {
                 #encode
             }

@@ -180,7 +180,7 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
 
 /// Expands to `__entry.key::<String>()?`, or a similar call.
 fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
-    if let Source::Included(field) | Source::Row(field) = source
+    if let Source::Included(field) = source
         && field.ty.is_text()
     {
         return quote_spanned!(at(field.ty.span())=> __entry.text()?);
@@ -194,7 +194,8 @@ fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
             (mixed!(included), field.ty.span(), field.ty.carried(&cx.short, &cx.txn))
         }
         Source::Row(field) => {
-            (mixed!(field), field.ty.span(), field.ty.carried(&cx.short, &cx.txn))
+            let (ty, names) = (field.ty.carried(&cx.short, &cx.txn), super::stored_names(field));
+            return quote_spanned!(at(field.ty.span())=> __entry.field::<#ty>(#names)?);
         }
     };
     quote_spanned!(at(span)=> __entry.#reader::<#ty>()?)

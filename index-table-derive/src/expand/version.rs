@@ -65,14 +65,14 @@ pub(crate) fn expand(model: &RowVersion) -> TokenStream {
 ///
 /// ```text
 /// #[inline]
-/// fn decode(__body: &[u8]) -> _index_table::Result<Self, _index_table::DecodeError> {
+/// fn decode(__body: _index_table::RowBody<'_>) -> _index_table::Result<Self, _index_table::DecodeError> {
 ///     _index_table::RowFormat::<Self>::decode(__body)
 /// }
 /// ```
 pub(super) fn decode() -> TokenStream {
     mixed! {
         #[inline]
-        fn decode(__body: &[u8]) -> _index_table::Result<Self, _index_table::DecodeError> {
+        fn decode(__body: _index_table::RowBody<'_>) -> _index_table::Result<Self, _index_table::DecodeError> {
             _index_table::RowFormat::<Self>::decode(__body)
         }
     }
@@ -98,7 +98,7 @@ pub(super) fn previous(previous: Option<&Path>) -> TokenStream {
 /// ```text
 /// fn older(
 ///     __version: u32,
-///     __body: &[u8],
+///     __body: _index_table::RowBody<'_>,
 /// ) -> _index_table::Result<Self, _index_table::DecodeError> {
 ///     _index_table::older::<CustomerV1, Self>(__version, __body)
 /// }
@@ -109,7 +109,7 @@ pub(super) fn older(previous: Option<&Path>) -> Option<TokenStream> {
         mixed! {
             fn older(
                 __version: u32,
-                __body: &[u8],
+                __body: _index_table::RowBody<'_>,
             ) -> _index_table::Result<Self, _index_table::DecodeError> {
                 #read(__version, __body)
             }

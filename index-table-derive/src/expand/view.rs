@@ -98,13 +98,14 @@ pub(super) fn implementation(cx: &Context<'_>, view: &View) -> TokenStream {
     }
 }
 
-/// Expands to `__row.field::<&'txn str>()?`, or a similar call.
+/// Expands to `__row.field::<&'txn str>(&["name"])?`, or a similar call.
 fn read(cx: &Context<'_>, field: &ViewField) -> TokenStream {
     let (ty, span) = (field_type(cx, field, &cx.short), at(field.field.ty.span()));
+    let names = super::stored_names(&field.field);
     match &field.reading {
-        Reading::Carried | Reading::Owned => quote_spanned!(span=> __row.field::<#ty>()?),
+        Reading::Carried | Reading::Owned => quote_spanned!(span=> __row.field::<#ty>(#names)?),
         Reading::With(function) => {
-            quote_spanned!(span=> __row.field_with::<#ty>(|__from| #function(__from))?)
+            quote_spanned!(span=> __row.field_with::<#ty>(#names, |__from| #function(__from))?)
         }
         Reading::Made(Some(function)) => quote!(#function()),
         Reading::Made(None) => quote_spanned!(span=> <#ty as ::core::default::Default>::default()),

@@ -197,7 +197,7 @@ fn declared_fields<'a>(
         Data::Struct(data) => match &data.fields {
             Fields::Named(fields) => {
                 let declared: Vec<_> =
-                    fields.named.iter().filter_map(|field| declare(row, field, errors)).collect();
+                    fields.named.iter().filter_map(|field| declare(input, field, errors)).collect();
                 return (!generic).then_some(declared);
             }
             Fields::Unnamed(_) => "fields need names, so not for a tuple struct",
@@ -211,7 +211,12 @@ fn declared_fields<'a>(
     None
 }
 
-fn declare<'a>(row: &Ident, field: &'a syn::Field, errors: &Diagnostics) -> Option<Declared<'a>> {
+fn declare<'a>(
+    input: &DeriveInput,
+    field: &'a syn::Field,
+    errors: &Diagnostics,
+) -> Option<Declared<'a>> {
+    let row = &input.ident;
     let attributes = attr::on_field(field, errors);
     let ident = field.ident.clone()?;
     if types::is_desc(&field.ty) {
@@ -220,6 +225,11 @@ fn declare<'a>(row: &Ident, field: &'a syn::Field, errors: &Diagnostics) -> Opti
     Some(Declared {
         field: Rc::new(Field {
             name: names::plain(&ident),
+            stored: attr::serde::names_of(
+                &ident,
+                &attributes.serde,
+                &attr::serde::read(&input.attrs),
+            ),
             ident,
             ty: DataType::of(&types::named(&field.ty, row)),
             declared: types::declared(&field.ty),

@@ -225,11 +225,6 @@ impl TableRows {
         Self { vtable, lists }
     }
 
-    /// Returns the functions without the lists.
-    pub(crate) const fn vtable(&self) -> &'static RowVtable {
-        self.vtable
-    }
-
     /// Loads the row with these bytes into an image.
     ///
     /// # Errors

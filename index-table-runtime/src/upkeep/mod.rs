@@ -11,6 +11,7 @@ pub(crate) mod changes;
 mod copies;
 pub(crate) mod expiry;
 mod hidden;
+mod lists;
 pub(crate) mod moves;
 mod numbers;
 pub(crate) mod opening;

@@ -13,7 +13,7 @@ use crate::{
         },
     },
     store::{Declared, OpenTable, Store},
-    upkeep::{opening::Origin, recorded},
+    upkeep::{lists, opening::Origin, recorded},
 };
 
 const DECLARE: &str = "open the store once without `read_only(true)`, which changes the file, or declare \

@@ -112,7 +112,7 @@ pub(super) fn find(
             let state = format!("{}.{part}", schema.name);
             !records.iter().any(|(name, _)| is_index(part) && *name == state)
         });
-        let recorded = lists::find(rows, &records, is_shard)?;
+        let recorded = super::lists::find(rows, &records, is_shard)?;
         let declared = Declared {
             recorded,
             record: described.encode(schema.name)?,

@@ -1,6 +1,9 @@
 //! The state of a write transaction for each table that it writes.
 
-use std::sync::{Arc, OnceLock, atomic::AtomicU64};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use super::{
     changes::Orders,
@@ -59,9 +62,24 @@ pub(crate) struct Written {
     /// committed.
     pub(crate) unfinished: bool,
     pub(crate) shared: Arc<SharedTable>,
+    /// The lineage of the lists when the transaction first used the table.
+    pub(crate) lineage: u64,
 }
 
 impl Written {
+    /// Whether the data files have all lists of the table.
+    #[inline]
+    pub(crate) fn has_lists(&self) -> bool {
+        self.shared.lists.version() <= self.shared.recorded.load(Ordering::Acquire)
+            && !self.has_lost_lists()
+    }
+
+    /// Whether rows of the transaction may be of lists that were lost.
+    #[inline]
+    pub(crate) fn has_lost_lists(&self) -> bool {
+        self.shared.lists.lineage() != self.lineage
+    }
+
     /// Records a written row, which replaces `old`.
     pub(crate) fn row(&mut self, kind: RowWrite, old: Option<&Image>, new: Option<&Image>) {
         self.tally.row(kind);

@@ -49,6 +49,8 @@ pub(crate) struct Lists {
     recorded: AtomicU64,
     /// The number of times that claims were lost.
     lineage: AtomicU64,
+    /// The hash in the last record that was seen.
+    seen: AtomicU64,
     growing: Mutex<()>,
     source: OnceLock<Source>,
 }
@@ -62,6 +64,7 @@ impl Default for Lists {
             current,
             recorded: AtomicU64::new(0),
             lineage: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             growing: Mutex::default(),
             source: OnceLock::new(),
         }
@@ -175,6 +178,19 @@ impl Lists {
         changed
     }
 
+    /// Takes the lists of a record that a transaction finds.
+    pub(crate) fn see(&self, record: &[u8]) {
+        let hash = record::hash_of(record);
+        if self.seen.load(Ordering::Relaxed) == hash {
+            return;
+        }
+        // A damaged record is reported when the table is opened, and by `check`.
+        if let Some(catalog) = decode(record) {
+            self.take(catalog);
+            self.seen.store(hash, Ordering::Relaxed);
+        }
+    }
+
     /// Takes the catalog of a data file that is opened. If it is a `shard`, no other process has recorded it, and its
     /// numbers must mean the same lists.
     pub(crate) fn open(&self, recorded: Catalog, is_shard: bool) -> Opened {
@@ -216,11 +232,6 @@ impl Lists {
     /// Notes that a data file has this version.
     pub(crate) fn note_recorded(&self, version: u64) {
         self.recorded.fetch_max(version, Ordering::AcqRel);
-    }
-
-    /// Returns the highest version that a data file has.
-    pub(crate) fn recorded(&self) -> u64 {
-        self.recorded.load(Ordering::Acquire)
     }
 
     /// Returns the record of the current catalog, with its version.

@@ -22,6 +22,12 @@ pub(super) fn encode(catalog: &Catalog) -> Vec<u8> {
     record
 }
 
+/// Returns the hash in a record as a number.
+pub(super) fn hash_of(record: &[u8]) -> u64 {
+    let hash = record.get(1..=HASH).and_then(|hash| hash.try_into().ok());
+    hash.map_or(0, u64::from_le_bytes)
+}
+
 /// Reads a record; `None` if it is damaged.
 pub(crate) fn decode(record: &[u8]) -> Option<Catalog> {
     let rest = record.strip_prefix(&[FORMAT])?;

@@ -8,7 +8,7 @@ mod value;
 use index_table_rows::Fields;
 
 use self::value::Value;
-use super::{RowBody, body, decode_unchecked, encoded, header};
+use super::{body, decode_unchecked, encoded, header};
 use crate::model::{
     entity::Entity,
     key::DecodeError,

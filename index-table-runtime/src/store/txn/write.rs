@@ -1,6 +1,7 @@
 //! Write transactions.
 
 mod each;
+mod lists;
 
 use std::{
     fmt,
@@ -13,7 +14,10 @@ use std::{
 use super::ReadTxn;
 use crate::{
     engine::{CommitFailure, ReadRecords as _, Retry},
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        lists::LISTS,
+    },
     placement::{
         Writer,
         shards::{self, Locks},
@@ -294,14 +298,15 @@ impl<'s> WriteTxn<'s> {
     }
 
     /// [`commit`](WriteTxn::commit), with an error that states whether the commit may have been applied.
-    pub(crate) fn try_commit(self) -> Result<(), CommitFailure> {
+    pub(crate) fn try_commit(mut self) -> Result<(), CommitFailure> {
         span!(DEBUG, "commit");
         if self.is_autocommit() {
             return Ok(());
         }
-        let Self { guard, read, mut written, .. } = self;
-        let unfinished = written.iter().try_for_each(Written::refuse_unfinished);
+        let unfinished = self.written.iter().try_for_each(Written::refuse_unfinished);
         unfinished.map_err(CommitFailure::Failed)?;
+        let recorded = self.record_lists()?;
+        let Self { guard, read, mut written, .. } = self;
         let store = guard.store();
         drop(guard);
         let (stamp, mut wakers) = (read.engine.final_stamp(), Vec::new());
@@ -313,6 +318,7 @@ impl<'s> WriteTxn<'s> {
                 watched.deliver(&shared.watchers, &number, tally.row_count(), &mut wakers);
             }
         })?;
+        lists::note(recorded);
         if written.iter().any(Written::has_left) {
             store.signals.notify();
         }
@@ -457,12 +463,13 @@ impl<'s> WriteTxn<'s> {
             {
                 check_record(&writer, table)?;
             }
+            let lineage = table.rows.lists.lineage();
             let shared = Arc::clone(&table.shared);
             let tally = Tally::new(table.schema);
             let plan = table.maintenance_plan(writer.reader(), read.opened)?;
             let (watched, unfinished) = (Watched::new(&shared.watchers), false);
             let opened = table.opened;
-            written.push(Written { opened, tally, plan, watched, unfinished, shared });
+            written.push(Written { opened, tally, plan, watched, unfinished, shared, lineage });
         }
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, guard.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))
@@ -477,6 +484,9 @@ fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
         return Ok(());
     }
     if writer.reader().record("")?.is_some_and(|record| table.accepts(record)) {
+        if let Some(record) = writer.reader().record(LISTS)? {
+            table.rows.lists.see(record);
+        }
         return Ok(());
     }
     Err(table.declared_otherwise())
