@@ -8,10 +8,13 @@
 //!
 //! What isn't inlined takes values instead of slices, and stands apart, so the fast paths need no stack.
 
+mod sorted;
+
 use std::fmt::{self, Write as _};
 
 use serde::ser::{self, Serialize};
 
+pub(crate) use self::sorted::{is_same_sorted, write_sorted};
 use crate::{
     MAX_DEPTH,
     bytes::{replace_varint, take_varint, varint, varint_len, widen, zigzag},
@@ -32,20 +35,21 @@ pub(crate) fn write<T: Serialize + ?Sized>(
     value: &T,
     out: &mut Vec<u8>,
 ) -> Result {
+    let kind = begin(catalog, guide, out)?;
+    let guide = guide.map(<[_]>::iter);
+    value.serialize(&mut Writer { out, catalog, kind, guide, stored: None, depth: 0 })
+}
+
+/// Writes the number of the list if there is no choice. Returns the kind of what follows.
+#[inline(always)]
+fn begin<'c>(catalog: &'c Catalog, guide: Option<&[Names]>, out: &mut Vec<u8>) -> Result<&'c Kind> {
     let root = catalog.union(ROOT)?;
     let mut kind = &ROOT_KIND;
     if let (None, None, [only]) = (guide, root.other, &*root.current) {
         kind = root.kinds.get(*only as usize).ok_or_else(unrecorded)?;
         varint(out, (*only).into());
     }
-    value.serialize(&mut Writer {
-        out,
-        catalog,
-        kind,
-        guide: guide.map(<[_]>::iter),
-        stored: None,
-        depth: 0,
-    })
+    Ok(kind)
 }
 
 /// Whether a row of `value` with the lists and entries of `row` has the same bytes. They may be older than those of a
@@ -82,6 +86,34 @@ impl<'c> Writer<'c, '_> {
         }
         self.depth += 1;
         Ok(())
+    }
+
+    #[inline]
+    fn some(&mut self, write: impl Fn(&mut Self) -> Result) -> Result {
+        self.enter()?;
+        loop {
+            match self.kind {
+                Kind::Option(kind) => {
+                    self.out.push(1);
+                    self.kind = kind;
+                    write(self)?;
+                }
+                Kind::Any => {
+                    let start = self.out.len();
+                    write(self)?;
+                    if let Some(tag::NONE | tag::SOME | tag::UNIT) = self.out.get(start).copied() {
+                        self.out.insert(start, tag::SOME);
+                    }
+                }
+                Kind::Union(union) => {
+                    self.choose_other(*union)?;
+                    continue;
+                }
+                _ => return Err(unrecorded()),
+            }
+            self.depth -= 1;
+            return Ok(());
+        }
     }
 
     /// Passes options and unions, for a value that is neither an option nor a struct.
@@ -574,30 +606,7 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
 
     #[inline]
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result {
-        self.enter()?;
-        loop {
-            match self.kind {
-                Kind::Option(kind) => {
-                    self.out.push(1);
-                    self.kind = kind;
-                    value.serialize(&mut *self)?;
-                }
-                Kind::Any => {
-                    let start = self.out.len();
-                    value.serialize(&mut *self)?;
-                    if let Some(tag::NONE | tag::SOME | tag::UNIT) = self.out.get(start).copied() {
-                        self.out.insert(start, tag::SOME);
-                    }
-                }
-                Kind::Union(union) => {
-                    self.choose_other(*union)?;
-                    continue;
-                }
-                _ => return Err(unrecorded()),
-            }
-            self.depth -= 1;
-            return Ok(());
-        }
+        self.some(|writer| value.serialize(writer))
     }
 
     fn serialize_unit(self) -> Result {
@@ -778,12 +787,18 @@ struct Seq<'a, 'c, 'o> {
 
 impl Seq<'_, '_, '_> {
     #[inline]
-    fn add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
+    fn begin(&mut self) -> Result {
         self.writer.kind = match &mut self.elements {
             Elements::Same(kind) => kind,
             Elements::Each(fields) => &fields.next().ok_or_else(unrecorded)?.kind,
         };
         self.count += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
+        self.begin()?;
         value.serialize(&mut *self.writer)
     }
 
@@ -838,6 +853,13 @@ struct Map<'a, 'c, 'o> {
     count: usize,
 }
 
+impl Map<'_, '_, '_> {
+    #[inline]
+    fn begin_value(&mut self) {
+        self.writer.kind = self.value;
+    }
+}
+
 impl ser::SerializeMap for Map<'_, '_, '_> {
     type Ok = ();
     type Error = Error;
@@ -851,7 +873,7 @@ impl ser::SerializeMap for Map<'_, '_, '_> {
 
     #[inline]
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
-        self.writer.kind = self.value;
+        self.begin_value();
         value.serialize(&mut *self.writer)
     }
 
@@ -922,8 +944,14 @@ impl<'c> Struct<'_, 'c, '_> {
     }
 
     #[inline(always)]
-    fn add<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result {
+    fn begin(&mut self, name: &'static str) -> Result {
         self.writer.kind = &self.field(name)?.kind;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn add<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result {
+        self.begin(name)?;
         value.serialize(&mut *self.writer)
     }
 
