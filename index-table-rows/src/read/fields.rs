@@ -4,7 +4,7 @@ use std::mem;
 
 use serde::Deserialize;
 
-use super::{Reader, Value, unexpected};
+use super::{Reader, Value, scalars::unexpected};
 use crate::{
     error::{Result, damaged},
     kind::{Field, Kind},

@@ -9,7 +9,10 @@ use std::{fmt, ptr};
 
 use serde::ser::{self, Serialize, Serializer};
 
-use super::{Map, ROOT_KIND, Seq, Struct, Writer, begin};
+use super::{
+    ROOT_KIND, Writer, begin,
+    parts::{Map, Seq, Struct},
+};
 use crate::{
     catalog::Catalog,
     collection::{Collection, CollectionField, PLAIN, Sorted, find},

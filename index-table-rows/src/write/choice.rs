@@ -1,0 +1,156 @@
+//! Where a place has a choice: the entry of a variant, the list of a struct, the form of a sequence.
+
+use super::{Writer, parts::Elements};
+use crate::{
+    bytes::varint,
+    catalog::LOOSE,
+    error::{Result, unrecorded},
+    kind::{Form, Kind, List, Union, Variant},
+    seen::Names,
+    tag,
+};
+
+/// The list that was chosen for a struct.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'c> {
+    /// `None` if there was no choice.
+    pub(super) union: Option<&'c Union>,
+    /// The position of the alternative's number.
+    pub(super) start: usize,
+    pub(super) at: u32,
+    pub(super) list: &'c List,
+}
+
+impl<'c> Writer<'c, '_> {
+    /// The header of a sequence or tuple. `is_fixed`: its type has always this length.
+    #[inline(never)]
+    pub(super) fn sequence(&mut self, len: usize, is_fixed: bool) -> Result<(Elements<'c>, bool)> {
+        self.settle()?;
+        let element = match self.kind {
+            Kind::Array(own, element) if is_fixed && *own as usize == len => {
+                return Ok((Elements::Same(element), false));
+            }
+            Kind::Tuple(list) if is_fixed => {
+                let fields = &self.catalog.list(*list)?.fields;
+                return if fields.len() == len {
+                    Ok((Elements::Each(fields.iter()), false))
+                } else {
+                    Err(unrecorded())
+                };
+            }
+            Kind::Seq(element) => element,
+            Kind::Any => {
+                self.out.push(tag::SEQ);
+                self.kind
+            }
+            _ => return Err(unrecorded()),
+        };
+        varint(self.out, len as u64);
+        Ok((Elements::Same(element), true))
+    }
+
+    #[inline]
+    pub(super) fn variant(
+        &mut self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        form: Form,
+        fits: impl Fn(&Variant) -> bool,
+    ) -> Result<&'c Kind> {
+        // Without skipped variants the entries often have the order of the type.
+        if let Kind::Enum(number) = *self.kind
+            && let Some(found) = self.catalog.enums.get(number as usize)
+            && let Some(entry) = found.variants.get(index as usize)
+            && entry.form == form
+            && entry.current
+            && self.stored.is_none()
+            && entry.name.is(variant)
+            && fits(entry)
+        {
+            varint(self.out, index.into());
+            return Ok(&entry.payload);
+        }
+        self.any_variant(name, variant, form, &fits)
+    }
+
+    #[inline(never)]
+    pub(super) fn any_variant(
+        &mut self,
+        name: &'static str,
+        variant: &'static str,
+        form: Form,
+        fits: &dyn Fn(&Variant) -> bool,
+    ) -> Result<&'c Kind> {
+        self.settle()?;
+        let number = match self.kind {
+            Kind::Enum(number) => *number,
+            Kind::Any => {
+                let number = self.catalog.enum_named(name).ok_or_else(unrecorded)?;
+                self.out.push(tag::ENUM);
+                varint(self.out, number.into());
+                number
+            }
+            _ => return Err(unrecorded()),
+        };
+        let entries = &self.catalog.enumeration(number)?.variants;
+        let is_right = |it: &Variant| it.form == form && it.name.is(variant) && fits(it);
+        let position = match self.stored {
+            None => {
+                entries.iter().position(|it| it.current && is_right(it)).ok_or_else(unrecorded)?
+            }
+            Some(_) => self.stored_number()? as usize,
+        };
+        let entry = entries.get(position).filter(|it| is_right(it)).ok_or_else(unrecorded)?;
+        varint(self.out, position as u64);
+        Ok(&entry.payload)
+    }
+
+    /// Returns the names of the next struct, if there is a guide.
+    pub(super) fn guided(&mut self) -> Result<Option<&'c Names>> {
+        match &mut self.guide {
+            None => Ok(None),
+            Some(guide) => guide.next().map(Some).ok_or_else(unrecorded),
+        }
+    }
+
+    /// Finds the list of a struct at a place that has several, or with a guide.
+    #[inline(never)]
+    pub(super) fn choose(&mut self, name: &'static str, len: usize) -> Result<Place<'c>> {
+        let names = self.guided()?;
+        while let Kind::Option(kind) = self.kind {
+            self.out.push(1);
+            self.kind = kind;
+        }
+        let number = match self.kind {
+            Kind::Struct(list) => {
+                return Ok(Place { union: None, start: 0, at: 0, list: self.catalog.list(*list)? });
+            }
+            Kind::Union(number) => *number,
+            Kind::Any => {
+                self.out.push(tag::STRUCT);
+                LOOSE
+            }
+            _ => return Err(unrecorded()),
+        };
+        let union = self.catalog.union(number)?;
+        if self.stored.is_some() {
+            let at = self.stored_number()?;
+            let list = self.catalog.list_in(union, at).ok_or_else(unrecorded)?;
+            varint(self.out, at.into());
+            return Ok(Place { union: None, start: 0, at, list });
+        }
+        let lists =
+            || union.current.iter().filter_map(|at| Some((*at, self.catalog.list_in(union, *at)?)));
+        let fits =
+            |list: &List| names.map_or(list.fields.len() == len, |names| list.has_names(names));
+        // Without a guide this is a guess: neither the struct's name nor its number of fields is unique.
+        let by_name = lists().find(|(_, list)| fits(list) && list.name.is(name));
+        let any = || if names.is_none() { lists().next_back() } else { None };
+        let found = by_name.or_else(|| lists().find(|(_, list)| fits(list))).or_else(any);
+        let (at, list) = found.ok_or_else(unrecorded)?;
+        let start = self.out.len();
+        varint(self.out, at.into());
+        Ok(Place { union: Some(union), start, at, list })
+    }
+}
