@@ -48,8 +48,11 @@ fn begin<'c>(catalog: &'c Catalog, guide: Option<&[Names]>, out: &mut Vec<u8>) -
     let root = catalog.union(ROOT)?;
     let mut kind = &ROOT_KIND;
     if let (None, None, [only]) = (guide, root.other, &*root.current) {
-        kind = root.kinds.get(*only as usize).ok_or_else(unrecorded)?;
-        varint(out, (*only).into());
+        // Nearly every row has a number of one byte.
+        if let (0..0x80, Some(found)) = (*only, root.kinds.get(*only as usize)) {
+            kind = found;
+            out.push(*only as u8);
+        }
     }
     Ok(kind)
 }

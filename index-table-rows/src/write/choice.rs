@@ -2,10 +2,10 @@
 
 use super::{Writer, parts::Elements};
 use crate::{
-    bytes::varint,
+    bytes::{replace_varint, varint},
     catalog::LOOSE,
     error::{Result, unrecorded},
-    kind::{Form, Kind, List, Union, Variant},
+    kind::{Field, Form, Kind, List, Union, Variant},
     seen::Names,
     tag,
 };
@@ -19,6 +19,54 @@ pub(super) struct Place<'c> {
     pub(super) start: usize,
     pub(super) at: u32,
     pub(super) list: &'c List,
+}
+
+impl<'c> Place<'c> {
+    /// The field with this name, the fields behind it, and their list. The name may be another literal than the last one, or
+    /// that of another list. Takes and returns values, so that the fast path has them in registers.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn find(
+        self,
+        writer: &mut Writer<'c, '_>,
+        fields: &'c [Field],
+        name: &'static str,
+    ) -> Result<(&'c Field, &'c [Field], Self)> {
+        let (fields, place) = match fields.first() {
+            Some(field) if field.name.is(name) => (fields, self),
+            _ => self.switch(writer, fields.len(), Some(name))?,
+        };
+        let (field, fields) = fields.split_first().ok_or_else(unrecorded)?;
+        Ok((field, fields, place))
+    }
+
+    /// The next name, or the end, is not that of the list: finds a struct of the union under which the fields so far have
+    /// the same bytes.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn switch(
+        self,
+        writer: &mut Writer<'c, '_>,
+        left: usize,
+        name: Option<&'static str>,
+    ) -> Result<(&'c [Field], Self)> {
+        let Self { union, start, at, list } = self;
+        let union = union.filter(|_| writer.guide.is_none()).ok_or_else(unrecorded)?;
+        let done = list.fields.len() - left;
+        let fits = |other: &List| {
+            let next = other.fields.get(done);
+            let has_next =
+                name.map_or(next.is_none(), |name| next.is_some_and(|field| field.name.is(name)));
+            has_next && other.fields.get(..done) == list.fields.get(..done)
+        };
+        let catalog = writer.catalog;
+        let mut lists =
+            union.current.iter().filter_map(|at| Some((*at, catalog.list_in(union, *at)?)));
+        let (new, list) = lists.find(|(_, list)| fits(list)).ok_or_else(unrecorded)?;
+        replace_varint(writer.out, start, at.into(), new.into());
+        let fields = list.fields.get(done..).ok_or_else(unrecorded)?;
+        Ok((fields, Self { union: Some(union), start, at: new, list }))
+    }
 }
 
 impl<'c> Writer<'c, '_> {
@@ -49,6 +97,20 @@ impl<'c> Writer<'c, '_> {
         Ok((Elements::Same(element), true))
     }
 
+    /// The entry at the position of the variant in its type. Without skipped variants it is often the right one.
+    #[inline]
+    pub(super) fn entry(
+        &self,
+        index: u32,
+        variant: &'static str,
+        form: Form,
+    ) -> Option<&'c Variant> {
+        let Kind::Enum(number) = *self.kind else { return None };
+        let entry = self.catalog.enums.get(number as usize)?.variants.get(index as usize)?;
+        let is_right = entry.form == form && entry.current && entry.name.is(variant);
+        (is_right && self.stored.is_none()).then_some(entry)
+    }
+
     #[inline]
     pub(super) fn variant(
         &mut self,
@@ -58,14 +120,7 @@ impl<'c> Writer<'c, '_> {
         form: Form,
         fits: impl Fn(&Variant) -> bool,
     ) -> Result<&'c Kind> {
-        // Without skipped variants the entries often have the order of the type.
-        if let Kind::Enum(number) = *self.kind
-            && let Some(found) = self.catalog.enums.get(number as usize)
-            && let Some(entry) = found.variants.get(index as usize)
-            && entry.form == form
-            && entry.current
-            && self.stored.is_none()
-            && entry.name.is(variant)
+        if let Some(entry) = self.entry(index, variant, form)
             && fits(entry)
         {
             varint(self.out, index.into());

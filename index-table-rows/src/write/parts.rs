@@ -6,7 +6,7 @@ use super::{Writer, choice::Place};
 use crate::{
     bytes::replace_varint,
     error::{Error, Result, unrecorded},
-    kind::{Field, Kind, List},
+    kind::{Field, Kind},
     tag,
 };
 
@@ -127,52 +127,24 @@ impl ser::SerializeMap for Map<'_, '_, '_> {
 
 pub(super) struct Struct<'a, 'c, 'o> {
     pub(super) writer: &'a mut Writer<'c, 'o>,
+    /// The fields that follow.
     pub(super) fields: std::slice::Iter<'c, Field>,
     pub(super) place: Place<'c>,
 }
 
 impl<'c> Struct<'_, 'c, '_> {
     #[inline(always)]
-    pub(super) fn field(&mut self, name: &'static str) -> Result<&'c Field> {
-        match self.fields.next() {
-            Some(field) if field.name.is(name) => Ok(field),
-            other => self.field_elsewhere(other.is_some(), name),
+    fn field(&mut self, name: &'static str) -> Result<&'c Field> {
+        let mut fields = self.fields.clone();
+        if let Some(field) = fields.next()
+            && field.name.is_literal(name)
+        {
+            self.fields = fields;
+            return Ok(field);
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub(super) fn field_elsewhere(
-        &mut self,
-        is_taken: bool,
-        name: &'static str,
-    ) -> Result<&'c Field> {
-        self.switch(self.fields.len() + usize::from(is_taken), Some(name))?;
-        self.fields.next().ok_or_else(unrecorded)
-    }
-
-    /// The next name, or the end, is not that of the list: finds a struct of the union under which the fields so far have
-    /// the same bytes.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn switch(&mut self, left: usize, name: Option<&'static str>) -> Result {
-        let Place { union, start, at, list } = self.place;
-        let union = union.filter(|_| self.writer.guide.is_none()).ok_or_else(unrecorded)?;
-        let done = list.fields.len() - left;
-        let fits = |other: &List| {
-            let next = other.fields.get(done);
-            let has_next =
-                name.map_or(next.is_none(), |name| next.is_some_and(|field| field.name.is(name)));
-            has_next && other.fields.get(..done) == list.fields.get(..done)
-        };
-        let catalog = self.writer.catalog;
-        let mut lists =
-            union.current.iter().filter_map(|at| Some((*at, catalog.list_in(union, *at)?)));
-        let (new, list) = lists.find(|(_, list)| fits(list)).ok_or_else(unrecorded)?;
-        replace_varint(self.writer.out, start, at.into(), new.into());
-        self.place = Place { union: Some(union), start, at: new, list };
-        self.fields = list.fields.get(done..).ok_or_else(unrecorded)?.iter();
-        Ok(())
+        let (field, fields, place) = self.place.find(self.writer, self.fields.as_slice(), name)?;
+        (self.fields, self.place) = (fields.iter(), place);
+        Ok(field)
     }
 
     #[inline(always)]
@@ -198,9 +170,12 @@ impl<'c> Struct<'_, 'c, '_> {
     }
 
     #[inline(always)]
-    pub(super) fn finish(mut self) -> Result {
+    pub(super) fn finish(self) -> Result {
         self.writer.depth -= 1;
-        if self.fields.len() == 0 { Ok(()) } else { self.switch(self.fields.len(), None) }
+        if self.fields.len() == 0 {
+            return Ok(());
+        }
+        self.place.switch(self.writer, self.fields.len(), None).map(drop)
     }
 }
 

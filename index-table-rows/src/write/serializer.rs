@@ -127,8 +127,9 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
 
     #[inline]
     fn serialize_str(self, value: &str) -> Result {
-        if let Kind::Text = self.kind {
-            varint(self.out, value.len() as u64);
+        // Short texts here, others elsewhere.
+        if let (Kind::Text, len @ 0..0x80) = (self.kind, value.len()) {
+            self.out.push(len as u8);
             self.out.extend_from_slice(value.as_bytes());
             return Ok(());
         }
@@ -265,6 +266,16 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
         variant: &'static str,
         len: usize,
     ) -> Result<Seq<'a, 'c, 'o>> {
+        if let Some(entry) = self.entry(index, variant, Form::Tuple)
+            && let Kind::Tuple(list) = entry.payload
+            && let Some(list) = self.catalog.lists.get(list as usize)
+            && list.fields.len() == len
+        {
+            self.enter()?;
+            varint(self.out, index.into());
+            let elements = Elements::Each(list.fields.iter());
+            return Ok(Seq { writer: self, elements, start: None, len, count: 0 });
+        }
         let catalog = self.catalog;
         self.kind = self.variant(name, index, variant, Form::Tuple, |it| match it.payload {
             Kind::Tuple(list) => catalog.list(list).is_ok_and(|list| list.fields.len() == len),
@@ -310,6 +321,16 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
         len: usize,
     ) -> Result<Struct<'a, 'c, 'o>> {
         self.enter()?;
+        if let Some(entry) = self.entry(index, variant, Form::Struct)
+            && self.guide.is_none()
+            && let Kind::Struct(list) = entry.payload
+            && let Some(list) = self.catalog.lists.get(list as usize)
+            && list.fields.len() == len
+        {
+            varint(self.out, index.into());
+            let place = Place { union: None, start: 0, at: 0, list };
+            return Ok(Struct { writer: self, fields: list.fields.iter(), place });
+        }
         let (names, catalog) = (self.guided()?, self.catalog);
         let list = |kind: &Kind| match kind {
             Kind::Struct(list) => catalog.list(*list).ok(),
