@@ -176,10 +176,14 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de, '_> {
 
     #[inline]
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value> {
-        if let Kind::Array(len, kind) = self.kind {
-            return self.elements(*len, kind, visitor);
+        match self.kind {
+            Kind::Array(len, kind) => self.elements(*len, kind, visitor),
+            Kind::Tuple(list) => {
+                let list = self.catalog.list(*list)?;
+                self.tuple(list, visitor)
+            }
+            _ => self.any_seq(visitor),
         }
-        self.any_seq(visitor)
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
