@@ -10,12 +10,20 @@ use crate::{
     tag,
 };
 
+/// The lists among which was chosen.
+#[derive(Clone, Copy)]
+pub(super) enum Choice<'c> {
+    None,
+    Union(&'c Union),
+    /// Entries of an enum: those with the name of the variant.
+    Entries(&'c [Variant]),
+}
+
 /// The list that was chosen for a struct.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'c> {
-    /// `None` if there was no choice.
-    pub(super) union: Option<&'c Union>,
-    /// The position of the alternative's number.
+    pub(super) among: Choice<'c>,
+    /// The position of the number of the alternative or the entry.
     pub(super) start: usize,
     pub(super) at: u32,
     pub(super) list: &'c List,
@@ -40,8 +48,8 @@ impl<'c> Place<'c> {
         Ok((field, fields, place))
     }
 
-    /// The next name, or the end, is not that of the list: finds a struct of the union under which the fields so far have
-    /// the same bytes.
+    /// The next name, or the end, is not that of the list: finds another one under which the fields so far have the same
+    /// bytes.
     #[cold]
     #[inline(never)]
     pub(super) fn switch(
@@ -50,8 +58,7 @@ impl<'c> Place<'c> {
         left: usize,
         name: Option<&'static str>,
     ) -> Result<(&'c [Field], Self)> {
-        let Self { union, start, at, list } = self;
-        let union = union.filter(|_| writer.guide.is_none()).ok_or_else(unrecorded)?;
+        let Self { among, start, at, list } = self;
         let done = list.fields.len() - left;
         let fits = |other: &List| {
             let next = other.fields.get(done);
@@ -59,13 +66,24 @@ impl<'c> Place<'c> {
                 name.map_or(next.is_none(), |name| next.is_some_and(|field| field.name.is(name)));
             has_next && other.fields.get(..done) == list.fields.get(..done)
         };
-        let catalog = writer.catalog;
-        let mut lists =
-            union.current.iter().filter_map(|at| Some((*at, catalog.list_in(union, *at)?)));
-        let (new, list) = lists.find(|(_, list)| fits(list)).ok_or_else(unrecorded)?;
+        let (new, list) = match among {
+            _ if writer.guide.is_some() => None,
+            Choice::None => None,
+            Choice::Union(union) => writer.current(union).find(|(_, list)| fits(list)),
+            Choice::Entries(entries) => {
+                let name = entries.get(at as usize).map(|entry| &entry.name);
+                let same_name = entries.iter().enumerate().filter(|(_, entry)| {
+                    entry.current && entry.form == Form::Struct && Some(&entry.name) == name
+                });
+                let mut lists = same_name
+                    .filter_map(|(at, entry)| Some((at as u32, writer.list_of(&entry.payload)?)));
+                lists.find(|(_, list)| fits(list))
+            }
+        }
+        .ok_or_else(unrecorded)?;
         replace_varint(writer.out, start, at.into(), new.into());
         let fields = list.fields.get(done..).ok_or_else(unrecorded)?;
-        Ok((fields, Self { union: Some(union), start, at: new, list }))
+        Ok((fields, Self { at: new, list, ..self }))
     }
 }
 
@@ -97,6 +115,22 @@ impl<'c> Writer<'c, '_> {
         Ok((Elements::Same(element), true))
     }
 
+    /// The structs of a union that are written.
+    fn current(
+        &self,
+        union: &'c Union,
+    ) -> impl DoubleEndedIterator<Item = (u32, &'c List)> + use<'c> {
+        let catalog = self.catalog;
+        union.current.iter().filter_map(move |at| Some((*at, catalog.list_in(union, *at)?)))
+    }
+
+    pub(super) fn list_of(&self, kind: &Kind) -> Option<&'c List> {
+        match kind {
+            Kind::Struct(list) => self.catalog.lists.get(*list as usize),
+            _ => None,
+        }
+    }
+
     /// The entry at the position of the variant in its type. Without skipped variants it is often the right one.
     #[inline]
     pub(super) fn entry(
@@ -126,7 +160,8 @@ impl<'c> Writer<'c, '_> {
             varint(self.out, index.into());
             return Ok(&entry.payload);
         }
-        self.any_variant(name, variant, form, &fits)
+        let (entries, at) = self.any_variant(name, variant, form, &fits)?;
+        entries.get(at).map(|entry| &entry.payload).ok_or_else(unrecorded)
     }
 
     #[inline(never)]
@@ -136,7 +171,7 @@ impl<'c> Writer<'c, '_> {
         variant: &'static str,
         form: Form,
         fits: &dyn Fn(&Variant) -> bool,
-    ) -> Result<&'c Kind> {
+    ) -> Result<(&'c [Variant], usize)> {
         self.settle()?;
         let number = match self.kind {
             Kind::Enum(number) => *number,
@@ -156,9 +191,9 @@ impl<'c> Writer<'c, '_> {
             }
             Some(_) => self.stored_number()? as usize,
         };
-        let entry = entries.get(position).filter(|it| is_right(it)).ok_or_else(unrecorded)?;
+        entries.get(position).filter(|it| is_right(it)).ok_or_else(unrecorded)?;
         varint(self.out, position as u64);
-        Ok(&entry.payload)
+        Ok((entries, position))
     }
 
     /// Returns the names of the next struct, if there is a guide.
@@ -179,7 +214,8 @@ impl<'c> Writer<'c, '_> {
         }
         let number = match self.kind {
             Kind::Struct(list) => {
-                return Ok(Place { union: None, start: 0, at: 0, list: self.catalog.list(*list)? });
+                let list = self.catalog.list(*list)?;
+                return Ok(Place { among: Choice::None, start: 0, at: 0, list });
             }
             Kind::Union(number) => *number,
             Kind::Any => {
@@ -193,10 +229,9 @@ impl<'c> Writer<'c, '_> {
             let at = self.stored_number()?;
             let list = self.catalog.list_in(union, at).ok_or_else(unrecorded)?;
             varint(self.out, at.into());
-            return Ok(Place { union: None, start: 0, at, list });
+            return Ok(Place { among: Choice::None, start: 0, at, list });
         }
-        let lists =
-            || union.current.iter().filter_map(|at| Some((*at, self.catalog.list_in(union, *at)?)));
+        let lists = || self.current(union);
         let fits =
             |list: &List| names.map_or(list.fields.len() == len, |names| list.has_names(names));
         // Without a guide this is a guess: neither the struct's name nor its number of fields is unique.
@@ -206,6 +241,6 @@ impl<'c> Writer<'c, '_> {
         let (at, list) = found.ok_or_else(unrecorded)?;
         let start = self.out.len();
         varint(self.out, at.into());
-        Ok(Place { union: Some(union), start, at, list })
+        Ok(Place { among: Choice::Union(union), start, at, list })
     }
 }

@@ -6,7 +6,7 @@ use serde::ser::{self, Serialize};
 
 use super::{
     Writer,
-    choice::Place,
+    choice::{Choice, Place},
     parts::{Elements, Map, Seq, Struct},
 };
 use crate::{
@@ -305,7 +305,7 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
         self.enter()?;
         let place = match (self.kind, &self.guide) {
             (Kind::Struct(list), None) => {
-                Place { union: None, start: 0, at: 0, list: self.catalog.list(*list)? }
+                Place { among: Choice::None, start: 0, at: 0, list: self.catalog.list(*list)? }
             }
             _ => self.choose(name, len)?,
         };
@@ -321,33 +321,49 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
         len: usize,
     ) -> Result<Struct<'a, 'c, 'o>> {
         self.enter()?;
-        if let Some(entry) = self.entry(index, variant, Form::Struct)
+        let start = self.out.len();
+        if let Kind::Enum(number) = *self.kind
+            && let Some(entry) = self.entry(index, variant, Form::Struct)
             && self.guide.is_none()
             && let Kind::Struct(list) = entry.payload
             && let Some(list) = self.catalog.lists.get(list as usize)
             && list.fields.len() == len
         {
+            let entries = &self.catalog.enumeration(number)?.variants;
             varint(self.out, index.into());
-            let place = Place { union: None, start: 0, at: 0, list };
+            let place = Place { among: Choice::Entries(entries), start, at: index, list };
             return Ok(Struct { writer: self, fields: list.fields.iter(), place });
         }
+        self.other_struct_variant(name, variant, len)
+    }
+}
+
+impl<'c, 'o> Writer<'c, 'o> {
+    /// A struct variant whose entry is not at its position in the type, or with a guide.
+    #[inline(never)]
+    fn other_struct_variant<'a>(
+        &'a mut self,
+        name: &'static str,
+        variant: &'static str,
+        len: usize,
+    ) -> Result<Struct<'a, 'c, 'o>> {
         let (names, catalog) = (self.guided()?, self.catalog);
         let list = |kind: &Kind| match kind {
-            Kind::Struct(list) => catalog.list(*list).ok(),
+            Kind::Struct(list) => catalog.lists.get(*list as usize),
             _ => None,
         };
-        // Without a guide, `len` does not count skipped fields; then a wrong guess ends with `Unrecorded`, and `learn`.
+        // Without a guide, `len` does not count skipped fields, and the list is a guess.
         let fits = |list: &List| {
             names.map_or(list.absent || list.fields.len() == len, |names| list.has_names(names))
         };
-        let kind = self.variant(name, index, variant, Form::Struct, |it| {
-            list(&it.payload).is_some_and(fits)
-        })?;
-        let list = list(kind).ok_or_else(unrecorded)?;
-        Ok(Struct {
-            writer: self,
-            fields: list.fields.iter(),
-            place: Place { union: None, start: 0, at: 0, list },
-        })
+        let is_stored = self.stored.is_some();
+        let (entries, at) = self
+            .any_variant(name, variant, Form::Struct, &|it| list(&it.payload).is_some_and(fits))?;
+        let start = self.out.len() - varint_len(at as u64);
+        let among = if is_stored { Choice::None } else { Choice::Entries(entries) };
+        let payload = entries.get(at).map(|entry| &entry.payload);
+        let list = payload.and_then(list).ok_or_else(unrecorded)?;
+        let place = Place { among, start, at: at as u32, list };
+        Ok(Struct { writer: self, fields: list.fields.iter(), place })
     }
 }
