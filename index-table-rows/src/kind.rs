@@ -79,6 +79,18 @@ impl Name {
         self.is_at(&self.seen, other)
     }
 
+    /// Whether `other`, of a value that is written, is the literal that was seen last. Otherwise it may have this text too.
+    #[inline]
+    pub(crate) fn is_literal(&self, other: &'static str) -> bool {
+        self.text.len() == other.len() && std::ptr::eq(self.seen.load(Relaxed), other.as_ptr())
+    }
+
+    /// Like [`is_literal`](Self::is_literal), for the name of a field to read.
+    #[inline]
+    pub(crate) fn is_asked_literal(&self, other: &'static str) -> bool {
+        self.text.len() == other.len() && std::ptr::eq(self.asked.load(Relaxed), other.as_ptr())
+    }
+
     /// Whether `other`, the name of a field to read, has this text.
     #[inline]
     pub(crate) fn is_asked(&self, other: &'static str) -> bool {

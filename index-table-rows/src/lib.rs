@@ -42,6 +42,7 @@
 mod bytes;
 mod catalog;
 mod check;
+mod collection;
 mod error;
 mod extends;
 mod kind;
@@ -53,6 +54,7 @@ mod tag;
 mod write;
 
 pub use catalog::Catalog;
+pub use collection::{Collection, CollectionField, Sorted};
 pub use error::{Error, Reason};
 pub use read::{Fields, Reader};
 

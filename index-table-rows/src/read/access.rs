@@ -1,6 +1,8 @@
 //! Access to the parts of a value.
 
-use serde::de::{self, DeserializeSeed, Visitor, value::StrDeserializer};
+use std::marker::PhantomData;
+
+use serde::de::{self, Deserialize, DeserializeSeed, Visitor, value::StrDeserializer};
 
 use super::Reader;
 use crate::{
@@ -81,7 +83,12 @@ impl<'r, 'de, 'c> ListAccess<'r, 'de, 'c> {
 impl<'de> de::SeqAccess<'de> for &mut ListAccess<'_, 'de, '_> {
     type Error = Error;
 
-    #[inline]
+    #[inline(always)]
+    fn next_element<T: Deserialize<'de>>(&mut self) -> Result<Option<T>> {
+        self.next_element_seed(PhantomData)
+    }
+
+    #[inline(always)]
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
         let Some(field) = self.rest.next() else {
             self.missing += 1;

@@ -4,7 +4,7 @@ use std::mem;
 
 use serde::Deserialize;
 
-use super::{Reader, Value, unexpected};
+use super::{Reader, Value, scalars::unexpected};
 use crate::{
     error::{Result, damaged},
     kind::{Field, Kind},
@@ -67,7 +67,7 @@ impl<'de, 'c> Fields<'de, 'c> {
     /// # Errors
     ///
     /// [`Reason::Damaged`](crate::Reason::Damaged) and the errors of the type. The other fields can still be read.
-    #[inline]
+    #[inline(always)]
     pub fn field<T: Deserialize<'de>>(&mut self, names: &[&'static str]) -> Result<Option<T>> {
         self.field_with(names, |reader| T::deserialize(reader))
     }
@@ -77,14 +77,14 @@ impl<'de, 'c> Fields<'de, 'c> {
     /// # Errors
     ///
     /// As for [`field`](Self::field).
-    #[inline]
+    #[inline(always)]
     pub fn field_with<T>(
         &mut self,
         names: &[&'static str],
         mut read: impl FnMut(&mut Reader<'de, 'c>) -> Result<T>,
     ) -> Result<Option<T>> {
         let kind = match (self.rest.as_slice().first(), names.first()) {
-            (Some(field), Some(name)) if !field.absent && field.name.is_asked(name) => {
+            (Some(field), Some(name)) if !field.absent && field.name.is_asked_literal(name) => {
                 self.rest.next();
                 &field.kind
             }
@@ -97,10 +97,7 @@ impl<'de, 'c> Fields<'de, 'c> {
         self.reader.kind = kind;
         match read(&mut self.reader) {
             Ok(value) if !self.reader.misplaced => Ok(Some(value)),
-            result => self.read_again(before, kind, result, &mut read).map(Some).map_err(|error| {
-                self.rewind();
-                error.within(names.first().unwrap_or(&""))
-            }),
+            result => self.read_again(before, kind, names, result, &mut read),
         }
     }
 
@@ -111,21 +108,24 @@ impl<'de, 'c> Fields<'de, 'c> {
         &mut self,
         before: &'de [u8],
         kind: &'c Kind,
-        result: Result<T>,
+        names: &[&'static str],
+        mut result: Result<T>,
         read: &mut impl FnMut(&mut Reader<'de, 'c>) -> Result<T>,
-    ) -> Result<T> {
+    ) -> Result<Option<T>> {
         let reader = &mut self.reader;
-        if !mem::take(&mut reader.misplaced) {
-            return result;
+        if mem::take(&mut reader.misplaced) {
+            let suspect = reader.suspect.take();
+            (reader.rest, reader.kind, reader.by_names) = (before, kind, true);
+            result = read(reader);
+            (reader.by_names, reader.lost) = (false, None);
+            if let (Ok(_), Some((list, names))) = (&result, suspect) {
+                list.set_by_names(names);
+            }
         }
-        let suspect = reader.suspect.take();
-        (reader.rest, reader.kind, reader.by_names) = (before, kind, true);
-        let value = read(reader);
-        (reader.by_names, reader.lost) = (false, None);
-        if let (Ok(_), Some((list, names))) = (&value, suspect) {
-            list.set_by_names(names);
-        }
-        value
+        result.map(Some).map_err(|error| {
+            self.rewind();
+            error.within(names.first().unwrap_or(&""))
+        })
     }
 
     /// Finds a field anywhere in the row. Returns its kind if the row has it; the reader is then at its value.
