@@ -145,6 +145,12 @@ fn visibility_at(cx: &Context<'_>, place: Span) -> TokenStream {
         .collect()
 }
 
+/// Expands to `&["name"]`: the names by which serde reads the field in a row.
+fn stored_names(field: &Field) -> TokenStream {
+    let names = &field.stored;
+    mixed!(&[#(#names),*])
+}
+
 /// Expands to the type that encodes and decodes a part of a key: `String`, or `_index_table::Desc<String>`.
 fn key_type(cx: &Context<'_>, part: &KeyPart) -> TokenStream {
     let ty = part.key_type().tokens(&cx.short);

@@ -78,7 +78,10 @@ impl<R: Serialize + Entity> RowFormat<R> {
     ///
     /// [`EncodeError`] when its `Serialize` fails.
     pub fn encode_sorted(row: &R, out: RowOutput<'_>) -> Result<(), EncodeError> {
-        Self::encode(row, out)
+        match out.lists.encode_sorted(row, R::COLLECTIONS, out.bytes) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -7,11 +7,11 @@
 mod canonical;
 mod fields;
 
-pub use canonical::{Collection, CollectionField};
 pub(crate) use canonical::append_field;
 pub(crate) use fields::check_conversion;
 
 use index_table_rows::Fields;
+pub use index_table_rows::{Collection, CollectionField};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::model::{

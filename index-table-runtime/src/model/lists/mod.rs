@@ -20,7 +20,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use index_table_rows::{self as rows, Catalog, Fields};
+use index_table_rows::{self as rows, Catalog, CollectionField, Fields};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::record::{LISTS, decode};
@@ -104,7 +104,28 @@ impl Lists {
         out: &mut Vec<u8>,
     ) -> Result<(), rows::Error> {
         match self.catalog().encode(value, out) {
-            Err(error) if error.is_unrecorded() => self.claim(|catalog| catalog.record(value, out)),
+            Err(error) if error.is_unrecorded() => {
+                self.claim(&mut |catalog| catalog.record(value, out))
+            },
+            outcome => outcome,
+        }
+    }
+
+    /// Appends the bytes of a value with its collections in these fields sorted.
+    ///
+    /// # Errors
+    ///
+    /// As for [`encode`](Lists::encode).
+    pub(crate) fn encode_sorted<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        sorted: &'static [CollectionField],
+        out: &mut Vec<u8>,
+    ) -> Result<(), rows::Error> {
+        match self.catalog().encode_sorted(value, sorted, out) {
+            Err(error) if error.is_unrecorded() => {
+                self.claim(&mut |catalog| catalog.record_sorted(value, sorted, out))
+            }
             outcome => outcome,
         }
     }
@@ -139,7 +160,7 @@ impl Lists {
     #[cold]
     fn claim(
         &self,
-        mut record: impl FnMut(&mut Catalog) -> Result<(), rows::Error>,
+        record: &mut dyn FnMut(&mut Catalog) -> Result<(), rows::Error>,
     ) -> Result<(), rows::Error> {
         // Another process may have recorded what the value needs.
         self.refresh();

@@ -8,45 +8,25 @@
 
 use std::ptr;
 
+use index_table_rows::{Collection, CollectionField};
 use postcard::ser_flavors::Flavor as _;
 use serde::{Serialize, Serializer, ser};
 
 use super::Append;
 use crate::model::{entity::Entity, error::EncodeError};
 
-/// The collections in a type, by its spelling.
-#[derive(Debug)]
-pub struct Collection {
-    /// Whether the elements are stored in the order of their bytes: true for a `HashSet` or a `HashMap`.
-    pub sorted: bool,
-    /// The types of a tuple's elements, or the one type of the elements, the values or the content. Empty if
-    /// these types contain no sorted collections.
-    pub inside: &'static [Self],
-}
-
-/// A field with sorted collections in its type.
-#[derive(Debug)]
-pub struct CollectionField {
-    /// The offset in the struct.
-    pub offset: usize,
-    /// The type.
-    pub collection: Collection,
-}
-
 type Result<T, E = postcard::Error> = std::result::Result<T, E>;
 
 /// A type without sorted collections.
 static PLAIN: Collection = Collection { sorted: false, inside: &[] };
 
-impl Collection {
-    const fn is_plain(&self) -> bool {
-        !self.sorted && self.inside.is_empty()
-    }
+const fn is_plain(collection: &Collection) -> bool {
+    !collection.sorted && collection.inside.is_empty()
+}
 
-    /// Returns the type of the element at this position.
-    fn element(&'static self, position: usize) -> &'static Self {
-        self.inside.get(position).or(self.inside.last()).unwrap_or(&PLAIN)
-    }
+/// Returns the type of the element at this position.
+fn element(collection: &'static Collection, position: usize) -> &'static Collection {
+    collection.inside.get(position).or(collection.inside.last()).unwrap_or(&PLAIN)
 }
 
 /// Appends the bytes of a field of a row.
@@ -65,7 +45,7 @@ fn serialize<T: Serialize + ?Sized>(
     collection: &'static Collection,
     plain: &mut Plain<'_>,
 ) -> Result<()> {
-    if collection.is_plain() {
+    if is_plain(collection) {
         value.serialize(plain)
     } else {
         value.serialize(Canonical { plain, value: Value::Collection(collection) })
@@ -98,7 +78,7 @@ impl Value {
     fn element(self, position: usize) -> &'static Collection {
         match self {
             Self::Row { .. } => &PLAIN,
-            Self::Collection(collection) => collection.element(position),
+            Self::Collection(collection) => element(collection, position),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
         error::{Error, Result},
         lists::LISTS,
     },
-    placement::{Writer, shards},
+    placement::Writer,
     store::OpenTable,
     write::Written,
 };
