@@ -26,7 +26,7 @@ const MAX_READ_DEPTH: usize = 2 * MAX_DEPTH;
 
 static ROOT_KIND: Kind = Kind::Union(ROOT);
 
-/// Reads a value in a row: a [`Deserializer`](de::Deserializer).
+/// Reads a value in a row: a [`Deserializer`](serde::Deserializer).
 pub struct Reader<'de, 'c> {
     rest: &'de [u8],
     /// The kind of the next value.

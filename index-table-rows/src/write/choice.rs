@@ -5,24 +5,19 @@ use crate::{
     bytes::{replace_varint, varint},
     catalog::LOOSE,
     error::{Result, unrecorded},
-    kind::{Field, Form, Kind, List, Union, Variant},
+    kind::{Enum, Field, Form, Kind, List, Union, Variant},
     seen::Names,
     tag,
 };
 
-/// The lists among which was chosen.
-#[derive(Clone, Copy)]
-pub(super) enum Choice<'c> {
-    None,
-    Union(&'c Union),
-    /// Entries of an enum: those with the name of the variant.
-    Entries(&'c [Variant]),
-}
+/// The kind of values with tags that are structs.
+static LOOSE_KIND: Kind = Kind::Union(LOOSE);
 
 /// The list that was chosen for a struct.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'c> {
-    pub(super) among: Choice<'c>,
+    /// The union or enum that has the list and others. `None` if there was no choice. One word, because each struct has it.
+    pub(super) among: Option<&'c Kind>,
     /// The position of the number of the alternative or the entry.
     pub(super) start: usize,
     pub(super) at: u32,
@@ -66,11 +61,13 @@ impl<'c> Place<'c> {
                 name.map_or(next.is_none(), |name| next.is_some_and(|field| field.name.is(name)));
             has_next && other.fields.get(..done) == list.fields.get(..done)
         };
-        let (new, list) = match among {
-            _ if writer.guide.is_some() => None,
-            Choice::None => None,
-            Choice::Union(union) => writer.current(union).find(|(_, list)| fits(list)),
-            Choice::Entries(entries) => {
+        let found = match among.filter(|_| writer.guide.is_none()) {
+            Some(Kind::Union(union)) => {
+                let union = writer.catalog.union(*union)?;
+                writer.current(union).find(|(_, list)| fits(list))
+            }
+            Some(Kind::Enum(number)) => {
+                let entries = &writer.catalog.enumeration(*number)?.variants;
                 let name = entries.get(at as usize).map(|entry| &entry.name);
                 let same_name = entries.iter().enumerate().filter(|(_, entry)| {
                     entry.current && entry.form == Form::Struct && Some(&entry.name) == name
@@ -79,8 +76,9 @@ impl<'c> Place<'c> {
                     .filter_map(|(at, entry)| Some((at as u32, writer.list_of(&entry.payload)?)));
                 lists.find(|(_, list)| fits(list))
             }
-        }
-        .ok_or_else(unrecorded)?;
+            _ => None,
+        };
+        let (new, list) = found.ok_or_else(unrecorded)?;
         replace_varint(writer.out, start, at.into(), new.into());
         let fields = list.fields.get(done..).ok_or_else(unrecorded)?;
         Ok((fields, Self { at: new, list, ..self }))
@@ -160,8 +158,8 @@ impl<'c> Writer<'c, '_> {
             varint(self.out, index.into());
             return Ok(&entry.payload);
         }
-        let (entries, at) = self.any_variant(name, variant, form, &fits)?;
-        entries.get(at).map(|entry| &entry.payload).ok_or_else(unrecorded)
+        let (found, at) = self.any_variant(name, variant, form, &fits)?;
+        found.variants.get(at).map(|entry| &entry.payload).ok_or_else(unrecorded)
     }
 
     #[inline(never)]
@@ -171,7 +169,7 @@ impl<'c> Writer<'c, '_> {
         variant: &'static str,
         form: Form,
         fits: &dyn Fn(&Variant) -> bool,
-    ) -> Result<(&'c [Variant], usize)> {
+    ) -> Result<(&'c Enum, usize)> {
         self.settle()?;
         let number = match self.kind {
             Kind::Enum(number) => *number,
@@ -183,7 +181,8 @@ impl<'c> Writer<'c, '_> {
             }
             _ => return Err(unrecorded()),
         };
-        let entries = &self.catalog.enumeration(number)?.variants;
+        let found = self.catalog.enumeration(number)?;
+        let entries = &found.variants;
         let is_right = |it: &Variant| it.form == form && it.name.is(variant) && fits(it);
         let position = match self.stored {
             None => {
@@ -193,7 +192,7 @@ impl<'c> Writer<'c, '_> {
         };
         entries.get(position).filter(|it| is_right(it)).ok_or_else(unrecorded)?;
         varint(self.out, position as u64);
-        Ok((entries, position))
+        Ok((found, position))
     }
 
     /// Returns the names of the next struct, if there is a guide.
@@ -215,11 +214,12 @@ impl<'c> Writer<'c, '_> {
         let number = match self.kind {
             Kind::Struct(list) => {
                 let list = self.catalog.list(*list)?;
-                return Ok(Place { among: Choice::None, start: 0, at: 0, list });
+                return Ok(Place { among: None, start: 0, at: 0, list });
             }
             Kind::Union(number) => *number,
             Kind::Any => {
                 self.out.push(tag::STRUCT);
+                self.kind = &LOOSE_KIND;
                 LOOSE
             }
             _ => return Err(unrecorded()),
@@ -229,7 +229,7 @@ impl<'c> Writer<'c, '_> {
             let at = self.stored_number()?;
             let list = self.catalog.list_in(union, at).ok_or_else(unrecorded)?;
             varint(self.out, at.into());
-            return Ok(Place { among: Choice::None, start: 0, at, list });
+            return Ok(Place { among: None, start: 0, at, list });
         }
         let lists = || self.current(union);
         let fits =
@@ -241,6 +241,6 @@ impl<'c> Writer<'c, '_> {
         let (at, list) = found.ok_or_else(unrecorded)?;
         let start = self.out.len();
         varint(self.out, at.into());
-        Ok(Place { among: Choice::Union(union), start, at, list })
+        Ok(Place { among: Some(self.kind), start, at, list })
     }
 }

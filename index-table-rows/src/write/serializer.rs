@@ -6,7 +6,7 @@ use serde::ser::{self, Serialize};
 
 use super::{
     Writer,
-    choice::{Choice, Place},
+    choice::Place,
     parts::{Elements, Map, Seq, Struct},
 };
 use crate::{
@@ -305,7 +305,7 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
         self.enter()?;
         let place = match (self.kind, &self.guide) {
             (Kind::Struct(list), None) => {
-                Place { among: Choice::None, start: 0, at: 0, list: self.catalog.list(*list)? }
+                Place { among: None, start: 0, at: 0, list: self.catalog.list(*list)? }
             }
             _ => self.choose(name, len)?,
         };
@@ -322,16 +322,14 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
     ) -> Result<Struct<'a, 'c, 'o>> {
         self.enter()?;
         let start = self.out.len();
-        if let Kind::Enum(number) = *self.kind
-            && let Some(entry) = self.entry(index, variant, Form::Struct)
+        if let Some(entry) = self.entry(index, variant, Form::Struct)
             && self.guide.is_none()
             && let Kind::Struct(list) = entry.payload
             && let Some(list) = self.catalog.lists.get(list as usize)
             && list.fields.len() == len
         {
-            let entries = &self.catalog.enumeration(number)?.variants;
             varint(self.out, index.into());
-            let place = Place { among: Choice::Entries(entries), start, at: index, list };
+            let place = Place { among: Some(self.kind), start, at: index, list };
             return Ok(Struct { writer: self, fields: list.fields.iter(), place });
         }
         self.other_struct_variant(name, variant, len)
@@ -357,11 +355,11 @@ impl<'c, 'o> Writer<'c, 'o> {
             names.map_or(list.absent || list.fields.len() == len, |names| list.has_names(names))
         };
         let is_stored = self.stored.is_some();
-        let (entries, at) = self
+        let (found, at) = self
             .any_variant(name, variant, Form::Struct, &|it| list(&it.payload).is_some_and(fits))?;
         let start = self.out.len() - varint_len(at as u64);
-        let among = if is_stored { Choice::None } else { Choice::Entries(entries) };
-        let payload = entries.get(at).map(|entry| &entry.payload);
+        let among = if is_stored { None } else { Some(&found.kind) };
+        let payload = found.variants.get(at).map(|entry| &entry.payload);
         let list = payload.and_then(list).ok_or_else(unrecorded)?;
         let place = Place { among, start, at: at as u32, list };
         Ok(Struct { writer: self, fields: list.fields.iter(), place })

@@ -50,13 +50,13 @@ pub(crate) fn is_same_sorted<T: Serialize + ?Sized>(
 
 /// The type of the value to write.
 #[derive(Clone, Copy)]
-enum Place {
+enum TypedPlace {
     /// A struct at this address.
     Struct(usize, &'static [CollectionField]),
     Collection(&'static Collection),
 }
 
-impl Place {
+impl TypedPlace {
     /// Returns the type of a field of the struct, or of the element at this position.
     fn inside<T: ?Sized>(self, value: &T, position: usize) -> &'static Collection {
         match self {
@@ -87,21 +87,21 @@ fn write<T: Serialize + ?Sized>(
     if collection.is_plain() {
         value.serialize(writer)
     } else {
-        value.serialize(SortingWriter { writer, place: Place::Collection(collection) })
+        value.serialize(SortingWriter { writer, place: TypedPlace::Collection(collection) })
     }
 }
 
 /// Writes a value with the elements of some collections sorted.
 struct SortingWriter<'a, 'c, 'o> {
     writer: &'a mut Writer<'c, 'o>,
-    place: Place,
+    place: TypedPlace,
 }
 
 impl<'a, 'c, 'o> SortingWriter<'a, 'c, 'o> {
     fn new<T: ?Sized>(writer: &'a mut Writer<'c, 'o>, value: &T, sorted: Sorted) -> Self {
         let place = match sorted {
-            Sorted::Fields(fields) => Place::Struct(ptr::from_ref(value).addr(), fields),
-            Sorted::Collection(collection) => Place::Collection(collection),
+            Sorted::Fields(fields) => TypedPlace::Struct(ptr::from_ref(value).addr(), fields),
+            Sorted::Collection(collection) => TypedPlace::Collection(collection),
         };
         Self { writer, place }
     }
@@ -110,7 +110,7 @@ impl<'a, 'c, 'o> SortingWriter<'a, 'c, 'o> {
 /// The parts of a value: `Seq`, `Map` or `Struct`.
 struct SortingParts<'c, P> {
     inner: P,
-    place: Place,
+    place: TypedPlace,
     /// The number of elements so far.
     position: usize,
     sorting: Option<Sorting<'c>>,
@@ -127,7 +127,7 @@ struct Sorting<'c> {
 }
 
 impl<P> SortingParts<'_, P> {
-    fn new(inner: P, place: Place) -> Self {
+    fn new(inner: P, place: TypedPlace) -> Self {
         Self { inner, place, position: 0, sorting: None }
     }
 
@@ -141,7 +141,7 @@ impl<P> SortingParts<'_, P> {
 }
 
 impl<'c> Sorting<'c> {
-    fn begin(writer: &mut Writer<'c, '_>, place: Place) -> Option<Self> {
+    fn begin(writer: &mut Writer<'c, '_>, place: TypedPlace) -> Option<Self> {
         let start = writer.out.len();
         place.is_sorted().then(|| Self { start, ends: Vec::new(), stored: writer.stored.take() })
     }
