@@ -19,7 +19,7 @@ use crate::model::{
 
 /// The format number of the file. It is the first field of each record, which has the same form in all
 /// formats.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The option of an eventual index.
 pub(super) const EVENTUAL: &str = "eventual";
