@@ -28,6 +28,19 @@ struct Customer {
     active: bool,
 }
 
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "read only")]
+struct CustomerView<'row> {
+    id: u64,
+    first_name: &'row str,
+    last_name: &'row str,
+    town: &'row str,
+    phone: &'row str,
+    email: &'row str,
+    age: u32,
+    active: bool,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Order {
     id: u64,
@@ -259,6 +272,70 @@ fn evolved() {
     );
 }
 
+/// The fields of a borrowed view, one by one, beside a struct that borrows.
+fn views() {
+    let mut catalog = Catalog::new();
+    catalog.record(&customer(1), &mut Vec::new()).expect("a value");
+    let catalog = &catalog;
+    let rows: Vec<Vec<u8>> = (0..ROWS).map(|i| encoded(catalog, &customer(i))).collect();
+    let postcard: Vec<Vec<u8>> =
+        (0..ROWS).map(|i| postcard::to_stdvec(&customer(i)).expect("a value")).collect();
+    let times = measure(&mut [
+        &mut || {
+            for row in &postcard {
+                black_box(postcard::from_bytes::<CustomerView<'_>>(row).expect("a row"));
+            }
+        },
+        &mut || {
+            for row in &rows {
+                black_box(catalog.decode::<CustomerView<'_>>(row).expect("a row"));
+            }
+        },
+        &mut || {
+            for row in &rows {
+                black_box(view(catalog, row).expect("a row"));
+            }
+        },
+        &mut || {
+            for row in &rows {
+                let mut fields = catalog.fields(row).expect("a row");
+                black_box(fields.field::<u32>(&["age"]).expect("a row"));
+            }
+        },
+    ]);
+    let [postcard, decode, fields, last] = times[..] else { return };
+    println!(
+        "\nA view of eight fields, ns: postcard {postcard:.0}, decoded {decode:.0}, by fields {fields:.0}; only the seventh field {last:.0}"
+    );
+}
+
+fn view<'row>(
+    catalog: &Catalog,
+    row: &'row [u8],
+) -> Result<Option<CustomerView<'row>>, index_table_rows::Error> {
+    let mut fields = catalog.fields(row)?;
+    macro_rules! field {
+        ($name:literal) => {
+            match fields.field(&[$name])? {
+                Some(value) => value,
+                None => return Ok(None),
+            }
+        };
+    }
+    let view = CustomerView {
+        id: field!("id"),
+        first_name: field!("first_name"),
+        last_name: field!("last_name"),
+        town: field!("town"),
+        phone: field!("phone"),
+        email: field!("email"),
+        age: field!("age"),
+        active: field!("active"),
+    };
+    fields.end()?;
+    Ok(Some(view))
+}
+
 fn main() {
     println!(
         "| row | bytes, postcard with a version | own | ratio | encode, ns: postcard | own | ratio | decode, ns: postcard | own | ratio | compare, ns |"
@@ -303,4 +380,5 @@ fn main() {
             .collect(),
     });
     evolved();
+    views();
 }

@@ -22,7 +22,24 @@ pub(crate) fn varint(out: &mut Vec<u8>, value: u64) {
 }
 
 #[inline(never)]
-fn long_varint(out: &mut Vec<u8>, mut value: u64) {
+fn long_varint(out: &mut Vec<u8>, value: u64) {
+    let len = varint_len(value);
+    if len > 8 {
+        return longest_varint(out, value);
+    }
+    // Seven bits to each byte: 28 to each half, 14 to each quarter.
+    let halves = value & 0x0fff_ffff | (value & 0x0fff_ffff << 28) << 4;
+    let quarters = halves & 0x0000_3fff_0000_3fff | (halves & 0x0fff_c000_0fff_c000) << 2;
+    let bytes = quarters & 0x007f_007f_007f_007f | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
+    let more = 0x8080_8080_8080_8080 & ((1 << (8 * (len - 1))) - 1);
+    // All bytes at once, because copies of a constant length are inlined.
+    let end = out.len() + len;
+    out.extend_from_slice(&(bytes | more).to_le_bytes());
+    out.truncate(end);
+}
+
+#[cold]
+fn longest_varint(out: &mut Vec<u8>, mut value: u64) {
     let mut all = [0; LONGEST];
     let len = varint_len(value);
     for byte in all.iter_mut().take(len) {
@@ -32,10 +49,7 @@ fn long_varint(out: &mut Vec<u8>, mut value: u64) {
     if let Some(last) = all.get_mut(len - 1) {
         *last &= 0x7f;
     }
-    // The whole array at once, because copies of a constant length are inlined.
-    let end = out.len() + len;
-    out.extend_from_slice(&all);
-    out.truncate(end);
+    out.extend(all.iter().take(len));
 }
 
 /// Returns the number of bytes of a varint.

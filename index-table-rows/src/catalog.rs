@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    MAX_LISTS,
-    error::{Reason, Result, damaged, unrecorded},
+    collection::Sorted,
+    error::{Result, damaged, unrecorded},
     kind::{Enum, Kind, List, Union},
     learn,
-    read::Reader,
+    read::{Fields, Reader},
+    seen::Names,
     write,
 };
 
@@ -100,36 +101,96 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// [`Reason::Unrecorded`] if the value needs what [`record`](Self::record) would add, and the errors of the value.
-    /// `out` is as before.
+    /// [`Unrecorded`](crate::Reason::Unrecorded) if the value needs what [`record`](Self::record) would add, and the errors of
+    /// the value. `out` is as before.
     pub fn encode<T: Serialize + ?Sized>(&self, value: &T, out: &mut Vec<u8>) -> Result {
         let start = out.len();
         write::write(self, None, value, out).inspect_err(|_| out.truncate(start))
+    }
+
+    /// Appends the row of `value`, with the elements of unordered collections in the order of their bytes: so equal values
+    /// have equal rows.
+    ///
+    /// # Errors
+    ///
+    /// As for [`encode`](Self::encode).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{collections::HashSet, mem::offset_of};
+    ///
+    /// use index_table_rows::{Catalog, Collection, CollectionField};
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Article {
+    ///     id: u64,
+    ///     tags: HashSet<String>,
+    /// }
+    ///
+    /// const SORTED: &[CollectionField] = &[CollectionField {
+    ///     offset: offset_of!(Article, tags),
+    ///     collection: Collection { sorted: true, inside: &[] },
+    /// }];
+    ///
+    /// # fn main() -> Result<(), index_table_rows::Error> {
+    /// let mut catalog = Catalog::new();
+    /// let mut row = Vec::new();
+    /// let article = Article { id: 7, tags: ["b".into(), "a".into()].into() };
+    /// catalog.record_sorted(&article, SORTED, &mut row)?;
+    /// assert_eq!(row, b"\x00\x07\x02\x01a\x01b");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn encode_sorted<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        sorted: impl Into<Sorted>,
+        out: &mut Vec<u8>,
+    ) -> Result {
+        let start = out.len();
+        write::write_sorted(self, None, value, sorted.into(), out)
+            .inspect_err(|_| out.truncate(start))
     }
 
     /// Adds what `value` needs, and appends its row. [`encode`](Self::encode) returns the same bytes from then on.
     ///
     /// # Errors
     ///
-    /// The errors of the value, and [`Reason::TooLarge`]. The catalog and `out` are as before.
+    /// The errors of the value, and [`TooLarge`](crate::Reason::TooLarge). The catalog and `out` are as before.
     pub fn record<T: Serialize + ?Sized>(&mut self, value: &T, out: &mut Vec<u8>) -> Result {
-        let mut grown = self.clone();
+        let (grown, guide) = self.grown(value)?;
         let start = out.len();
-        grown.record_in_place(value, out).inspect_err(|_| out.truncate(start))?;
+        write::write(&grown, Some(&guide), value, out).inspect_err(|_| out.truncate(start))?;
         *self = grown;
         Ok(())
     }
 
-    fn record_in_place<T: Serialize + ?Sized>(&mut self, value: &T, out: &mut Vec<u8>) -> Result {
-        let guide = learn::learn(self, value)?;
-        if self.lists.len() > MAX_LISTS
-            || self.enums.len() > MAX_LISTS
-            || self.unions.len() > MAX_LISTS
-        {
-            return Err(Reason::TooLarge.into());
-        }
-        self.check()?;
-        write::write(self, Some(&guide), value, out)
+    /// Like [`record`](Self::record). [`encode_sorted`](Self::encode_sorted) returns the same bytes from then on.
+    ///
+    /// # Errors
+    ///
+    /// As for [`record`](Self::record).
+    pub fn record_sorted<T: Serialize + ?Sized>(
+        &mut self,
+        value: &T,
+        sorted: impl Into<Sorted>,
+        out: &mut Vec<u8>,
+    ) -> Result {
+        let (grown, guide) = self.grown(value)?;
+        let start = out.len();
+        write::write_sorted(&grown, Some(&guide), value, sorted.into(), out)
+            .inspect_err(|_| out.truncate(start))?;
+        *self = grown;
+        Ok(())
+    }
+
+    /// Returns the catalog with what `value` needs, and the names of its structs.
+    fn grown<T: Serialize + ?Sized>(&self, value: &T) -> Result<(Self, Vec<Names>)> {
+        let mut grown = self.clone();
+        let guide = learn::learn(&mut grown, value)?;
+        grown.check()?;
+        Ok((grown, guide))
     }
 
     /// Whether a row of `value` would have the bytes of `row`, with its lists. They may be older than those of
@@ -139,12 +200,24 @@ impl Catalog {
         write::is_same(self, row, value)
     }
 
+    /// Like [`is_same`](Self::is_same), for a row of [`encode_sorted`](Self::encode_sorted). The result may be `false` for an
+    /// equal value if the row has a sorted collection, and a struct or variant inside of that is older than in a new row.
+    #[must_use]
+    pub fn is_same_sorted<T: Serialize + ?Sized>(
+        &self,
+        row: &[u8],
+        value: &T,
+        sorted: impl Into<Sorted>,
+    ) -> bool {
+        write::is_same_sorted(self, row, value, sorted.into())
+    }
+
     /// Reads a row.
     ///
     /// # Errors
     ///
-    /// [`Reason::Unrecorded`] if the row was written with a later version of the catalog, [`Reason::Damaged`], and the
-    /// errors of the type.
+    /// [`Unrecorded`](crate::Reason::Unrecorded) if the row was written with a later version of the catalog,
+    /// [`Damaged`](crate::Reason::Damaged), and the errors of the type.
     pub fn decode<'de, T: Deserialize<'de>>(&self, row: &'de [u8]) -> Result<T> {
         let mut reader = Reader::new(self, row);
         let value = T::deserialize(&mut reader);
@@ -185,6 +258,35 @@ impl Catalog {
         let mut reader = Reader::by_names(self, row);
         let value = T::deserialize(&mut reader)?;
         if reader.is_done() { Ok((value, reader.into_lost())) } else { Err(damaged()) }
+    }
+
+    /// Reads the fields of a row one by one. A field that is read in the row's order costs as much as in
+    /// [`decode`](Self::decode), and borrows from the row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Self::decode), also if the row is neither a struct nor a map.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), index_table_rows::Error> {
+    /// # #[derive(serde::Serialize)]
+    /// # struct Town { id: u64, name: String }
+    /// # let mut catalog = index_table_rows::Catalog::new();
+    /// # let mut row = Vec::new();
+    /// catalog.record(&Town { id: 7, name: "Oslo".into() }, &mut row)?;
+    /// let mut fields = catalog.fields(&row)?;
+    /// assert_eq!(fields.field::<u64>(&["id"])?, Some(7));
+    /// assert_eq!(fields.field::<&str>(&["title", "name"])?, Some("Oslo"));
+    /// assert_eq!(fields.field::<u64>(&["people"])?, None);
+    /// fields.end()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn fields<'de, 'c>(&'c self, row: &'de [u8]) -> Result<Fields<'de, 'c>> {
+        Fields::new(Reader::new(self, row))
     }
 
     #[inline]

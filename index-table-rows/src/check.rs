@@ -5,6 +5,8 @@
 //! - each element of a sequence, an array and a map takes at least one byte,
 //! - a list contains itself only through an enum or a union, which take a byte, and
 //! - a list has at most [`MAX_FREE_STEPS`] values that take no byte, with those of the lists inside.
+//!
+//! Kinds have at most [`MAX_DEPTH`] others inside of each other, so they are followed by recursion.
 
 use crate::{
     MAX_DEPTH, MAX_LISTS,
@@ -23,9 +25,12 @@ struct Cost {
     bytes: u64,
     /// The number of values that take no byte.
     steps: u64,
+    /// The number of kinds inside of each other.
+    depth: usize,
 }
 
-const ONE_BYTE: Cost = Cost { bytes: 1, steps: 0 };
+const ONE_BYTE: Cost = Cost { bytes: 1, steps: 0, depth: 0 };
+const FREE: Cost = Cost { bytes: 0, steps: 1, depth: 0 };
 
 struct Checked<'c> {
     catalog: &'c Catalog,
@@ -87,7 +92,7 @@ impl Checked<'_> {
             State::New => *place = State::Open,
         }
         let list = self.catalog.list(number)?;
-        let mut cost = Cost { bytes: 0, steps: 1 };
+        let mut cost = FREE;
         for (position, field) in list.fields.iter().enumerate() {
             let name = field.name.text();
             let is_known =
@@ -100,6 +105,7 @@ impl Checked<'_> {
             let own = self.kind(&field.kind)?;
             cost.bytes = cost.bytes.max(own.bytes);
             cost.steps = cost.steps.saturating_add(own.steps);
+            cost.depth = cost.depth.max(own.depth);
         }
         if let Some(place) = self.costs.get_mut(number as usize) {
             *place = State::Done(cost);
@@ -114,38 +120,34 @@ impl Checked<'_> {
         self.depth += 1;
         let cost = self.inside(kind);
         self.depth -= 1;
-        cost
+        // The lists inside may have been checked before, at a smaller depth.
+        let cost = cost.map(|cost| Cost { depth: cost.depth + 1, ..cost })?;
+        if cost.depth > MAX_DEPTH { Err(damaged()) } else { Ok(cost) }
     }
 
     fn inside(&mut self, kind: &Kind) -> Result<Cost> {
         match kind {
-            Kind::Unit => Ok(Cost { bytes: 0, steps: 1 }),
+            Kind::Unit => Ok(FREE),
             Kind::Struct(list) | Kind::Tuple(list) => self.list(*list),
-            Kind::Array(0, kind) => {
-                self.kind(kind)?;
-                Ok(Cost { bytes: 0, steps: 1 })
-            }
+            Kind::Array(0, kind) => Ok(Cost { depth: self.kind(kind)?.depth, ..FREE }),
             Kind::Array(len, kind) => {
                 let element = self.kind(kind)?;
                 if element.bytes == 0 {
                     return Err(damaged());
                 }
-                Ok(Cost { bytes: 1, steps: element.steps.saturating_mul((*len).into()) })
+                Ok(Cost { steps: element.steps.saturating_mul((*len).into()), ..element })
             }
-            Kind::Option(kind) => {
-                self.kind(kind)?;
-                Ok(ONE_BYTE)
-            }
+            Kind::Option(kind) => Ok(Cost { depth: self.kind(kind)?.depth, ..ONE_BYTE }),
             Kind::Seq(kind) => {
-                if self.kind(kind)?.bytes == 0 {
-                    Err(damaged())
-                } else {
-                    Ok(ONE_BYTE)
-                }
+                let Cost { bytes, depth, .. } = self.kind(kind)?;
+                if bytes == 0 { Err(damaged()) } else { Ok(Cost { depth, ..ONE_BYTE }) }
             }
             Kind::Map(kinds) => {
                 let (key, value) = (self.kind(&kinds.0)?, self.kind(&kinds.1)?);
-                if key.bytes + value.bytes == 0 { Err(damaged()) } else { Ok(ONE_BYTE) }
+                if key.bytes + value.bytes == 0 {
+                    return Err(damaged());
+                }
+                Ok(Cost { depth: key.depth.max(value.depth), ..ONE_BYTE })
             }
             Kind::Enum(number) => exists(*number, self.catalog.enums.len()),
             Kind::Union(number) => exists(*number, self.catalog.unions.len()),

@@ -58,31 +58,56 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Name {
     text: Box<str>,
+    /// In a value that was written.
     seen: AtomicPtr<u8>,
+    /// As the name of a field to read. The literals of `Serialize` are often others.
+    asked: AtomicPtr<u8>,
 }
 
 impl Name {
     pub(crate) fn new(text: &str) -> Self {
-        Self { text: text.into(), seen: AtomicPtr::default() }
+        Self { text: text.into(), seen: AtomicPtr::default(), asked: AtomicPtr::default() }
     }
 
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether `other` has this text. The same literal is recognized by its address.
+    /// Whether `other`, of a value that is written, has this text. The same literal is recognized by its address.
     #[inline]
     pub(crate) fn is(&self, other: &'static str) -> bool {
-        let seen = self.seen.load(Relaxed).cast_const();
+        self.is_at(&self.seen, other)
+    }
+
+    /// Whether `other`, of a value that is written, is the literal that was seen last. Otherwise it may have this text too.
+    #[inline]
+    pub(crate) fn is_literal(&self, other: &'static str) -> bool {
+        self.text.len() == other.len() && std::ptr::eq(self.seen.load(Relaxed), other.as_ptr())
+    }
+
+    /// Like [`is_literal`](Self::is_literal), for the name of a field to read.
+    #[inline]
+    pub(crate) fn is_asked_literal(&self, other: &'static str) -> bool {
+        self.text.len() == other.len() && std::ptr::eq(self.asked.load(Relaxed), other.as_ptr())
+    }
+
+    /// Whether `other`, the name of a field to read, has this text.
+    #[inline]
+    pub(crate) fn is_asked(&self, other: &'static str) -> bool {
+        self.is_at(&self.asked, other)
+    }
+
+    #[inline]
+    fn is_at(&self, place: &AtomicPtr<u8>, other: &'static str) -> bool {
         self.text.len() == other.len()
-            && (std::ptr::eq(seen, other.as_ptr()) || self.has_text(other))
+            && (std::ptr::eq(place.load(Relaxed), other.as_ptr()) || self.has_text(place, other))
     }
 
     #[cold]
-    fn has_text(&self, other: &'static str) -> bool {
+    fn has_text(&self, place: &AtomicPtr<u8>, other: &'static str) -> bool {
         let is_same = *self.text == *other;
         if is_same {
-            self.seen.store(other.as_ptr().cast_mut(), Relaxed);
+            place.store(other.as_ptr().cast_mut(), Relaxed);
         }
         is_same
     }
@@ -90,7 +115,8 @@ impl Name {
 
 impl Clone for Name {
     fn clone(&self) -> Self {
-        Self { text: self.text.clone(), seen: AtomicPtr::new(self.seen.load(Relaxed)) }
+        let copy = |it: &AtomicPtr<u8>| AtomicPtr::new(it.load(Relaxed));
+        Self { text: self.text.clone(), seen: copy(&self.seen), asked: copy(&self.asked) }
     }
 }
 

@@ -42,6 +42,7 @@
 mod bytes;
 mod catalog;
 mod check;
+mod collection;
 mod error;
 mod kind;
 mod learn;
@@ -52,7 +53,9 @@ mod tag;
 mod write;
 
 pub use catalog::Catalog;
+pub use collection::{Collection, CollectionField, Sorted};
 pub use error::{Error, Reason};
+pub use read::{Fields, Reader};
 
 /// The largest number of containers inside of each other: structs, tuples, sequences, maps, `Some` and payloads of
 /// variants.

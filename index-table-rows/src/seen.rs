@@ -149,11 +149,24 @@ struct Observer {
 }
 
 impl Observer {
-    fn begin(&mut self, what: What) -> Result<Parts<'_>> {
+    fn enter(&mut self) -> Result {
         if self.depth == MAX_DEPTH {
             return Err(Reason::TooDeep.into());
         }
         self.depth += 1;
+        Ok(())
+    }
+
+    /// Returns what a value in a container emits.
+    fn inside<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<Part> {
+        self.enter()?;
+        let part = value.serialize(&mut *self)?;
+        self.depth -= 1;
+        Ok(part)
+    }
+
+    fn begin(&mut self, what: What) -> Result<Parts<'_>> {
+        self.enter()?;
         let place = self.guide.len();
         if let What::Struct { name, .. } = what {
             if name.starts_with("$serde_json::private::") {
@@ -296,13 +309,7 @@ impl<'o> ser::Serializer for &'o mut Observer {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Part> {
-        if self.depth == MAX_DEPTH {
-            return Err(Reason::TooDeep.into());
-        }
-        self.depth += 1;
-        let part = value.serialize(&mut *self)?;
-        self.depth -= 1;
-        Ok(Part::Option(vec![part]))
+        Ok(Part::Option(vec![self.inside(value)?]))
     }
 
     fn serialize_unit(self) -> Result<Part> {
@@ -331,13 +338,7 @@ impl<'o> ser::Serializer for &'o mut Observer {
         of: &'static str,
         value: &T,
     ) -> Result<Part> {
-        if self.depth == MAX_DEPTH {
-            return Err(Reason::TooDeep.into());
-        }
-        self.depth += 1;
-        let payload = value.serialize(&mut *self)?;
-        self.depth -= 1;
-        Ok(variant(name, of, Form::Newtype, vec![payload]))
+        Ok(variant(name, of, Form::Newtype, vec![self.inside(value)?]))
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Parts<'o>> {

@@ -16,7 +16,6 @@
 //! kind), map (two kinds), struct (a varint), tuple (a varint), enum (a varint), union (a varint).
 
 use crate::{
-    MAX_LISTS,
     bytes::{take_varint, varint},
     catalog::Catalog,
     error::{Result, damaged},
@@ -133,7 +132,7 @@ impl Catalog {
             let other = from.number()?.checked_sub(1);
             Ok(Union { kinds, current, other })
         })?;
-        if !from.rest.is_empty() || lists.len() > MAX_LISTS {
+        if !from.rest.is_empty() {
             return Err(damaged());
         }
         let catalog = Self { lists, enums, unions, version };

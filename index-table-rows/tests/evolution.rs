@@ -390,3 +390,29 @@ fn an_older_catalog_says_that_it_lacks_something() {
     );
     assert_eq!(*older.encode(&"text", &mut row).unwrap_err().reason(), Reason::Unrecorded);
 }
+
+/// Afterwards, both releases encode without recording.
+#[test]
+fn a_renamed_field_of_a_variant_is_recorded_once() {
+    release!(before { pub enum Shape { Empty, Named { name: String, at: u64, size: u8 } } });
+    release!(after { pub enum Shape { Empty, Named { name: String, place: u64, size: u8 } } });
+    let old = before::Shape::Named { name: "n".into(), at: 300, size: 1 };
+    let new = after::Shape::Named { name: "n".into(), place: 300, size: 1 };
+    for with_empty in [true, false] {
+        let mut catalog = Catalog::new();
+        if with_empty {
+            catalog.record(&before::Shape::Empty, &mut Vec::new()).unwrap();
+        }
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        catalog.record(&old, &mut first).unwrap();
+        catalog.record(&new, &mut second).unwrap();
+        let (mut third, mut fourth) = (Vec::new(), Vec::new());
+        catalog.encode(&old, &mut third).unwrap();
+        catalog.encode(&new, &mut fourth).unwrap();
+        assert_eq!((&third, &fourth), (&first, &second));
+        assert!(catalog.is_same(&first, &old) && catalog.is_same(&second, &new));
+        assert!(!catalog.is_same(&first, &new));
+        assert_eq!(catalog.decode::<before::Shape>(&first).unwrap(), old);
+        assert_eq!(catalog.decode::<after::Shape>(&second).unwrap(), new);
+    }
+}

@@ -1,16 +1,17 @@
 //! Access to the parts of a value.
 
-use serde::de::{self, DeserializeSeed, Visitor, value::StrDeserializer};
+use std::marker::PhantomData;
+
+use serde::de::{self, Deserialize, DeserializeSeed, Visitor, value::StrDeserializer};
 
 use super::Reader;
 use crate::{
     error::{Error, Result, damaged},
     kind::{Field, Form, Kind, List, Variant},
-    tag,
 };
 
 /// The fields of a struct or tuple, by position or by name.
-pub(super) struct Fields<'r, 'de, 'c> {
+pub(super) struct ListAccess<'r, 'de, 'c> {
     reader: &'r mut Reader<'de, 'c>,
     list: &'c List,
     rest: std::slice::Iter<'c, Field>,
@@ -20,7 +21,7 @@ pub(super) struct Fields<'r, 'de, 'c> {
     missing: usize,
 }
 
-impl<'r, 'de, 'c> Fields<'r, 'de, 'c> {
+impl<'r, 'de, 'c> ListAccess<'r, 'de, 'c> {
     #[inline]
     pub(super) fn new(reader: &'r mut Reader<'de, 'c>, list: &'c List) -> Self {
         Self { reader, list, rest: list.fields.iter(), field: None, missing: 0 }
@@ -61,14 +62,8 @@ impl<'r, 'de, 'c> Fields<'r, 'de, 'c> {
     fn present(&mut self) -> Option<&'c Field> {
         loop {
             let field = self.rest.next()?;
-            if !field.absent {
+            if !self.reader.passes_absent(field) {
                 return Some(field);
-            }
-            match (&field.kind, self.reader.rest) {
-                (Kind::Option(_), [2, rest @ ..]) | (Kind::Any, [tag::ABSENT, rest @ ..]) => {
-                    self.reader.rest = rest;
-                }
-                _ => return Some(field),
             }
         }
     }
@@ -85,10 +80,15 @@ impl<'r, 'de, 'c> Fields<'r, 'de, 'c> {
     }
 }
 
-impl<'de> de::SeqAccess<'de> for &mut Fields<'_, 'de, '_> {
+impl<'de> de::SeqAccess<'de> for &mut ListAccess<'_, 'de, '_> {
     type Error = Error;
 
-    #[inline]
+    #[inline(always)]
+    fn next_element<T: Deserialize<'de>>(&mut self) -> Result<Option<T>> {
+        self.next_element_seed(PhantomData)
+    }
+
+    #[inline(always)]
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
         let Some(field) = self.rest.next() else {
             self.missing += 1;
@@ -106,7 +106,7 @@ impl<'de> de::SeqAccess<'de> for &mut Fields<'_, 'de, '_> {
     }
 }
 
-impl<'de> de::MapAccess<'de> for &mut Fields<'_, 'de, '_> {
+impl<'de> de::MapAccess<'de> for &mut ListAccess<'_, 'de, '_> {
     type Error = Error;
 
     #[inline]

@@ -1,0 +1,236 @@
+//! The fields of a row, read one by one.
+
+use std::mem;
+
+use serde::Deserialize;
+
+use super::{Reader, Value, scalars::unexpected};
+use crate::{
+    error::{Result, damaged},
+    kind::{Field, Kind},
+    tag,
+};
+
+/// The fields of a row: see [`Catalog::fields`](crate::Catalog::fields).
+///
+/// A field that follows the last one is read in place. Any other is found by its name, with the values between passed by
+/// their kinds; so it costs time in proportion to the row.
+pub struct Fields<'de, 'c> {
+    reader: Reader<'de, 'c>,
+    row: Row<'c>,
+    /// The fields that are not read yet. Empty for a map.
+    rest: std::slice::Iter<'c, Field>,
+    /// The bytes of all fields.
+    start: &'de [u8],
+}
+
+/// What has the fields.
+enum Row<'c> {
+    Struct(&'c [Field]),
+    /// A struct with `flatten`.
+    Map(&'c Kind, &'c Kind),
+}
+
+impl<'de, 'c> Fields<'de, 'c> {
+    #[inline]
+    pub(crate) fn new(mut reader: Reader<'de, 'c>) -> Result<Self> {
+        let row = match *reader.kind {
+            Kind::Struct(list) => Row::Struct(&reader.catalog.list(list)?.fields),
+            _ => Self::row(&mut reader)?,
+        };
+        let fields: &[Field] = match row {
+            Row::Struct(fields) => fields,
+            Row::Map(..) => &[],
+        };
+        // Inside of the struct.
+        reader.depth = 1;
+        Ok(Self { start: reader.rest, reader, row, rest: fields.iter() })
+    }
+
+    /// The row after its number, or after a tag.
+    #[cold]
+    #[inline(never)]
+    fn row(reader: &mut Reader<'de, 'c>) -> Result<Row<'c>> {
+        match reader.present()? {
+            Some(Value::Kind(Kind::Struct(list))) => {
+                Ok(Row::Struct(&reader.catalog.list(*list)?.fields))
+            }
+            Some(Value::Kind(Kind::Map(kinds))) => Ok(Row::Map(&kinds.0, &kinds.1)),
+            Some(Value::Map) => Ok(Row::Map(&tag::ANY, &tag::ANY)),
+            _ => Err(unexpected(None, "a struct")),
+        }
+    }
+
+    /// Reads a field. The first of `names` is its name, the others are its aliases; the first of them that the row has
+    /// counts. `None` if the row has none of them.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Damaged`](crate::Reason::Damaged) and the errors of the type. The other fields can still be read.
+    #[inline(always)]
+    pub fn field<T: Deserialize<'de>>(&mut self, names: &[&'static str]) -> Result<Option<T>> {
+        self.field_with(names, |reader| T::deserialize(reader))
+    }
+
+    /// Reads a field like [`field`](Self::field), by a function such as that of `deserialize_with`. It may be called twice.
+    ///
+    /// # Errors
+    ///
+    /// As for [`field`](Self::field).
+    #[inline(always)]
+    pub fn field_with<T>(
+        &mut self,
+        names: &[&'static str],
+        mut read: impl FnMut(&mut Reader<'de, 'c>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let kind = match (self.rest.as_slice().first(), names.first()) {
+            (Some(field), Some(name)) if !field.absent && field.name.is_asked_literal(name) => {
+                self.rest.next();
+                &field.kind
+            }
+            _ => match self.find(names)? {
+                Some(kind) => kind,
+                None => return Ok(None),
+            },
+        };
+        let before = self.reader.rest;
+        self.reader.kind = kind;
+        match read(&mut self.reader) {
+            Ok(value) if !self.reader.misplaced => Ok(Some(value)),
+            result => self.read_again(before, kind, names, result, &mut read),
+        }
+    }
+
+    /// The end of [`field_with`](Self::field_with) after an error, or if a struct inside must be read by names.
+    #[cold]
+    #[inline(never)]
+    fn read_again<T>(
+        &mut self,
+        before: &'de [u8],
+        kind: &'c Kind,
+        names: &[&'static str],
+        mut result: Result<T>,
+        read: &mut impl FnMut(&mut Reader<'de, 'c>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let reader = &mut self.reader;
+        if mem::take(&mut reader.misplaced) {
+            let suspect = reader.suspect.take();
+            (reader.rest, reader.kind, reader.by_names) = (before, kind, true);
+            result = read(reader);
+            (reader.by_names, reader.lost) = (false, None);
+            if let (Ok(_), Some((list, names))) = (&result, suspect) {
+                list.set_by_names(names);
+            }
+        }
+        result.map(Some).map_err(|error| {
+            self.rewind();
+            error.within(names.first().unwrap_or(&""))
+        })
+    }
+
+    /// Finds a field anywhere in the row. Returns its kind if the row has it; the reader is then at its value.
+    #[cold]
+    #[inline(never)]
+    fn find(&mut self, names: &[&'static str]) -> Result<Option<&'c Kind>> {
+        for name in names {
+            let found = match self.row {
+                Row::Struct(fields) => self.find_in_struct(fields, name),
+                Row::Map(key, value) => self.find_in_map(key, value, name),
+            };
+            match found.inspect_err(|_| self.rewind())? {
+                None => {}
+                found => return Ok(found),
+            }
+        }
+        Ok(None)
+    }
+
+    fn find_in_struct(
+        &mut self,
+        fields: &'c [Field],
+        name: &'static str,
+    ) -> Result<Option<&'c Kind>> {
+        let Some(position) = fields.iter().position(|field| field.name.is_asked(name)) else {
+            return Ok(None);
+        };
+        if position < fields.len() - self.rest.len() {
+            self.rewind();
+        }
+        while let Some(field) = self.rest.next() {
+            if self.rest.len() + position + 1 == fields.len() {
+                return Ok((!self.reader.passes_absent(field)).then_some(&field.kind));
+            }
+            self.skip(field)?;
+        }
+        Ok(None)
+    }
+
+    fn find_in_map(
+        &mut self,
+        key: &'c Kind,
+        value: &'c Kind,
+        name: &'static str,
+    ) -> Result<Option<&'c Kind>> {
+        self.rewind();
+        let reader = &mut self.reader;
+        for _ in 0..reader.count()? {
+            reader.kind = key;
+            let text = match reader.present()? {
+                Some(Value::Text(text)) => Some(text),
+                Some(Value::Kind(Kind::Text)) => {
+                    let len = reader.len()?;
+                    Some(reader.text(len)?)
+                }
+                _ => return Err(unexpected(None, "a text")),
+            };
+            if text == Some(name) {
+                return Ok(Some(value));
+            }
+            reader.skip_as(value)?;
+        }
+        Ok(None)
+    }
+
+    fn skip(&mut self, field: &'c Field) -> Result {
+        if self.reader.passes_absent(field) { Ok(()) } else { self.reader.skip_as(&field.kind) }
+    }
+
+    /// Goes back to the first field.
+    fn rewind(&mut self) {
+        self.reader.rest = self.start;
+        if let Row::Struct(fields) = self.row {
+            self.rest = fields.iter();
+        }
+    }
+
+    /// Passes the fields that follow the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Damaged`](crate::Reason::Damaged) if the row does not end with its last field.
+    #[inline]
+    pub fn end(self) -> Result {
+        let is_struct = matches!(self.row, Row::Struct(_));
+        if is_struct && self.rest.len() == 0 && self.reader.rest.is_empty() {
+            return Ok(());
+        }
+        self.pass_rest()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pass_rest(mut self) -> Result {
+        match self.row {
+            Row::Struct(_) => {
+                while let Some(field) = self.rest.next() {
+                    self.skip(field)?;
+                }
+            }
+            Row::Map(key, value) => {
+                self.rewind();
+                self.reader.skip_pairs(key, value)?;
+            }
+        }
+        if self.reader.rest.is_empty() { Ok(()) } else { Err(damaged()) }
+    }
+}

@@ -1,0 +1,208 @@
+//! The parts of a value: elements, pairs and fields.
+
+use serde::ser::{self, Serialize};
+
+use super::{Writer, choice::Place};
+use crate::{
+    bytes::replace_varint,
+    error::{Error, Result, unrecorded},
+    kind::{Field, Kind},
+    tag,
+};
+
+pub(super) enum Elements<'c> {
+    Same(&'c Kind),
+    Each(std::slice::Iter<'c, Field>),
+}
+
+pub(super) struct Seq<'a, 'c, 'o> {
+    pub(super) writer: &'a mut Writer<'c, 'o>,
+    pub(super) elements: Elements<'c>,
+    /// The position of the length, if it is written.
+    pub(super) start: Option<usize>,
+    pub(super) len: usize,
+    pub(super) count: usize,
+}
+
+impl Seq<'_, '_, '_> {
+    #[inline]
+    pub(super) fn begin(&mut self) -> Result {
+        self.writer.kind = match &mut self.elements {
+            Elements::Same(kind) => kind,
+            Elements::Each(fields) => &fields.next().ok_or_else(unrecorded)?.kind,
+        };
+        self.count += 1;
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
+        self.begin()?;
+        value.serialize(&mut *self.writer)
+    }
+
+    #[inline]
+    pub(super) fn finish(self) -> Result {
+        self.writer.depth -= 1;
+        if self.count == self.len { Ok(()) } else { self.correct() }
+    }
+
+    /// The length was unknown, or wrong.
+    #[cold]
+    pub(super) fn correct(self) -> Result {
+        let start = self.start.ok_or_else(unrecorded)?;
+        replace_varint(self.writer.out, start, self.len as u64, self.count as u64);
+        Ok(())
+    }
+}
+
+macro_rules! elements {
+    ($($trait:ident $method:ident;)+) => {$(
+        impl ser::$trait for Seq<'_, '_, '_> {
+            type Ok = ();
+            type Error = Error;
+
+            #[inline]
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
+                self.add(value)
+            }
+
+            #[inline]
+            fn end(self) -> Result {
+                self.finish()
+            }
+        }
+    )+};
+}
+
+elements! {
+    SerializeSeq serialize_element;
+    SerializeTuple serialize_element;
+    SerializeTupleStruct serialize_field;
+    SerializeTupleVariant serialize_field;
+}
+
+pub(super) struct Map<'a, 'c, 'o> {
+    pub(super) writer: &'a mut Writer<'c, 'o>,
+    pub(super) key: &'c Kind,
+    pub(super) value: &'c Kind,
+    /// The position of the length.
+    pub(super) start: usize,
+    pub(super) len: usize,
+    pub(super) count: usize,
+}
+
+impl Map<'_, '_, '_> {
+    #[inline]
+    pub(super) fn begin_value(&mut self) {
+        self.writer.kind = self.value;
+    }
+}
+
+impl ser::SerializeMap for Map<'_, '_, '_> {
+    type Ok = ();
+    type Error = Error;
+
+    #[inline]
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result {
+        self.count += 1;
+        self.writer.kind = self.key;
+        key.serialize(&mut *self.writer)
+    }
+
+    #[inline]
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
+        self.begin_value();
+        value.serialize(&mut *self.writer)
+    }
+
+    fn end(self) -> Result {
+        self.writer.depth -= 1;
+        if self.count != self.len {
+            replace_varint(self.writer.out, self.start, self.len as u64, self.count as u64);
+        }
+        Ok(())
+    }
+}
+
+pub(super) struct Struct<'a, 'c, 'o> {
+    pub(super) writer: &'a mut Writer<'c, 'o>,
+    /// The fields that follow.
+    pub(super) fields: std::slice::Iter<'c, Field>,
+    pub(super) place: Place<'c>,
+}
+
+impl<'c> Struct<'_, 'c, '_> {
+    #[inline(always)]
+    fn field(&mut self, name: &'static str) -> Result<&'c Field> {
+        let mut fields = self.fields.clone();
+        if let Some(field) = fields.next()
+            && field.name.is_literal(name)
+        {
+            self.fields = fields;
+            return Ok(field);
+        }
+        let (field, fields, place) = self.place.find(self.writer, self.fields.as_slice(), name)?;
+        (self.fields, self.place) = (fields.iter(), place);
+        Ok(field)
+    }
+
+    #[inline(always)]
+    pub(super) fn begin(&mut self, name: &'static str) -> Result {
+        self.writer.kind = &self.field(name)?.kind;
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn add<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result {
+        self.begin(name)?;
+        value.serialize(&mut *self.writer)
+    }
+
+    pub(super) fn skip(&mut self, name: &'static str) -> Result {
+        let field = self.field(name)?;
+        match field.kind {
+            Kind::Option(_) if field.absent => self.writer.out.push(2),
+            Kind::Any if field.absent => self.writer.out.push(tag::ABSENT),
+            _ => return Err(unrecorded()),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub(super) fn finish(self) -> Result {
+        self.writer.depth -= 1;
+        if self.fields.len() == 0 {
+            return Ok(());
+        }
+        self.place.switch(self.writer, self.fields.len(), None).map(drop)
+    }
+}
+
+macro_rules! fields {
+    ($($trait:ident;)+) => {$(
+        impl ser::$trait for Struct<'_, '_, '_> {
+            type Ok = ();
+            type Error = Error;
+
+            #[inline(always)]
+            fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result {
+                self.add(name, value)
+            }
+
+            fn skip_field(&mut self, name: &'static str) -> Result {
+                self.skip(name)
+            }
+
+            #[inline(always)]
+            fn end(self) -> Result {
+                self.finish()
+            }
+        }
+    )+};
+}
+
+fields! {
+    SerializeStruct;
+    SerializeStructVariant;
+}

@@ -1,0 +1,187 @@
+//! Values without parts, at a place that expects another kind than theirs, or any.
+
+use std::fmt::{self, Write as _};
+
+use serde::ser;
+
+use super::Writer;
+use crate::{
+    bytes::{replace_varint, varint, widen, zigzag},
+    error::{Error, Result, unrecorded},
+    kind::Kind,
+    tag,
+};
+
+impl Writer<'_, '_> {
+    #[inline(never)]
+    pub(super) fn unsigned(&mut self, value: u64) -> Result {
+        self.settle()?;
+        match (self.kind, i64::try_from(value)) {
+            (Kind::Unsigned, _) => varint(self.out, value),
+            (Kind::U8, Ok(0..0x100)) | (Kind::I8, Ok(0..0x80)) => self.out.push(value as u8),
+            (Kind::Signed, Ok(value)) => varint(self.out, zigzag(value)),
+            (Kind::U128 | Kind::I128, _) => {
+                self.out.extend_from_slice(&u128::from(value).to_le_bytes());
+            }
+            (Kind::Any, _) if value < tag::SHORT.into() => self.out.push(value as u8),
+            (Kind::Any, _) => {
+                self.out.push(tag::UNSIGNED);
+                varint(self.out, value);
+            }
+            _ => return Err(unrecorded()),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn signed(&mut self, value: i64) -> Result {
+        self.settle()?;
+        match (self.kind, u64::try_from(value)) {
+            (Kind::Signed, _) => varint(self.out, zigzag(value)),
+            (Kind::I8, _) => {
+                self.out.push(i8::try_from(value).map_err(|_| unrecorded())?.cast_unsigned());
+            }
+            (Kind::I128, _) => self.out.extend_from_slice(&i128::from(value).to_le_bytes()),
+            (Kind::U8 | Kind::Unsigned | Kind::U128 | Kind::Any, Ok(value)) => {
+                return self.unsigned(value);
+            }
+            (Kind::Any, _) => {
+                self.out.push(tag::SIGNED);
+                varint(self.out, zigzag(value));
+            }
+            _ => return Err(unrecorded()),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn unsigned128(&mut self, value: u128) -> Result {
+        self.settle()?;
+        match (self.kind, i128::try_from(value), u64::try_from(value)) {
+            (Kind::U128, ..) => self.out.extend_from_slice(&value.to_le_bytes()),
+            (Kind::I128, Ok(value), _) => self.out.extend_from_slice(&value.to_le_bytes()),
+            (Kind::U8 | Kind::I8 | Kind::Unsigned | Kind::Signed, _, Ok(value)) => {
+                return self.unsigned(value);
+            }
+            (Kind::Any, ..) => {
+                self.out.push(tag::U128);
+                self.out.extend_from_slice(&value.to_le_bytes());
+            }
+            _ => return Err(unrecorded()),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn signed128(&mut self, value: i128) -> Result {
+        self.settle()?;
+        match (self.kind, u128::try_from(value), i64::try_from(value)) {
+            (Kind::I128, ..) => self.out.extend_from_slice(&value.to_le_bytes()),
+            (Kind::U128, Ok(value), _) => self.out.extend_from_slice(&value.to_le_bytes()),
+            (Kind::U8 | Kind::I8 | Kind::Unsigned | Kind::Signed, _, Ok(value)) => {
+                return self.signed(value);
+            }
+            (Kind::Any, ..) => {
+                self.out.push(tag::I128);
+                self.out.extend_from_slice(&value.to_le_bytes());
+            }
+            _ => return Err(unrecorded()),
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn narrow_float(&mut self, value: f32) -> Result {
+        self.settle()?;
+        match self.kind {
+            Kind::F32 => {}
+            Kind::F64 => return self.wide_float(widen(value)),
+            Kind::Any => self.out.push(tag::F32),
+            _ => return Err(unrecorded()),
+        }
+        self.out.extend_from_slice(&value.to_bits().to_le_bytes());
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn wide_float(&mut self, value: f64) -> Result {
+        self.settle()?;
+        match self.kind {
+            Kind::F64 => {}
+            Kind::Any => self.out.push(tag::F64),
+            _ => return Err(unrecorded()),
+        }
+        self.out.extend_from_slice(&value.to_bits().to_le_bytes());
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn boolean(&mut self, value: bool) -> Result {
+        self.settle()?;
+        match self.kind {
+            Kind::Bool => self.out.push(value.into()),
+            Kind::Any => self.out.push(if value { tag::TRUE } else { tag::FALSE }),
+            _ => return Err(unrecorded()),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn bytes(&mut self, value: &[u8]) -> Result {
+        self.settle()?;
+        match self.kind {
+            Kind::Bytes16 if value.len() == 16 => {}
+            Kind::Bytes => varint(self.out, value.len() as u64),
+            Kind::Any if value.len() == 16 => self.out.push(tag::BYTES16),
+            Kind::Any => {
+                self.out.push(tag::BYTES);
+                varint(self.out, value.len() as u64);
+            }
+            _ => return Err(unrecorded()),
+        }
+        self.out.extend_from_slice(value);
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn text(&mut self, value: &str) -> Result {
+        self.settle()?;
+        match self.kind {
+            Kind::Text => varint(self.out, value.len() as u64),
+            Kind::Any if value.len() < tag::SHORT.into() => {
+                self.out.push(tag::TEXT + value.len() as u8);
+            }
+            Kind::Any => {
+                self.out.push(tag::LONG_TEXT);
+                varint(self.out, value.len() as u64);
+            }
+            _ => return Err(unrecorded()),
+        }
+        self.out.extend_from_slice(value.as_bytes());
+        Ok(())
+    }
+
+    /// Writes the text of a `Display`, and its length when that is known.
+    pub(super) fn displayed(&mut self, value: &dyn fmt::Display) -> Result {
+        struct Text<'o>(&'o mut Vec<u8>);
+        impl fmt::Write for Text<'_> {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                self.0.extend_from_slice(text.as_bytes());
+                Ok(())
+            }
+        }
+        self.settle()?;
+        if !matches!(self.kind, Kind::Text) {
+            return self.text(&value.to_string());
+        }
+        let start = self.out.len();
+        self.out.push(0);
+        write!(Text(self.out), "{value}")
+            .map_err(|_| <Error as ser::Error>::custom("its `Display` fails"))?;
+        let len = self.out.len() - start - 1;
+        replace_varint(self.out, start, 0, len as u64);
+        Ok(())
+    }
+}
