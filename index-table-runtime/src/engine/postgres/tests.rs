@@ -86,6 +86,7 @@ const fn index(name: &'static str, unique: bool) -> IndexSchema {
 
 const TABLE: &TableSchema = &TableSchema {
     name: "things",
+    was: &[],
     version: 1,
     fields: &[],
     previous: None,
@@ -168,6 +169,7 @@ fn one_of_two_transactions_that_read_the_row_of_the_other_conflicts() {
 fn the_count_of_a_queue_does_not_conflict() {
     const QUEUED: &TableSchema = &TableSchema {
         name: "queued",
+        was: &[],
         indexes: &[IndexSchema { eventual: true, ..index("later", false) }],
         ..*TABLE
     };
