@@ -1,6 +1,11 @@
 //! The data files of a renamed table: after a crash, in a follower, and in a store that has grown.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use index_table::{Durability, Error, Follower, Result, Store};
 
@@ -21,6 +26,14 @@ fn check(store: &Store) -> TestResult {
     Ok(())
 }
 
+fn wait_until(mut is_done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_done() {
+        assert!(begun.elapsed() < Duration::from_mins(1), "it takes too long");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Replaces directories of a store by those of another copy.
 fn replace(store: &Path, from: &Path, names: &[&str]) -> std::io::Result<()> {
     for name in names {
@@ -38,7 +51,6 @@ fn a_process_that_ends_between_two_data_files_leaves_each_right_and_the_next_ope
     let [before, after] = ["before", "after"].map(path);
     // Without a journal, a copy of the store can have the files of different moments.
     let options = || Kind::Several.store("tenants").durability(Durability::None);
-    let place = Place::Files(Kind::Several, tempfile::tempdir()?);
     {
         let store = options().open(&before)?;
         let people = shop::first::People::open(&store)?;
@@ -49,7 +61,6 @@ fn a_process_that_ends_between_two_data_files_leaves_each_right_and_the_next_ope
             store.transaction(|txn| shop::first::fill(txn, (&people, &orders), tenant))?;
         }
     }
-    drop(place);
     copied(&before, &after)?;
     check(&options().open(&after)?)?;
     for renamed in [&["a"][..], &["c"], &["b", "c"], &["a", "b", "c"]] {
@@ -76,11 +87,7 @@ fn a_follower_gets_the_new_name(kind: Kind) -> TestResult {
     let open = || kind.journal("tenants").archive(&archive).open(path("store"));
     let wait = |follower: &Follower, store: &Store| -> Result<()> {
         let last = store.read()?.commit_number();
-        let begun = std::time::Instant::now();
-        while follower.store().read()?.commit_number() < last {
-            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "it takes too long");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        wait_until(|| follower.store().read().is_ok_and(|txn| txn.commit_number() >= last));
         Ok(())
     };
     let store = open()?;
@@ -91,11 +98,7 @@ fn a_follower_gets_the_new_name(kind: Kind) -> TestResult {
     for tenant in TENANTS {
         store.transaction(|txn| shop::first::fill(txn, (&people, &orders), tenant))?;
     }
-    let begun = std::time::Instant::now();
-    while !store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0) {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "it takes too long");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
     let follower = Follower::open(path("standby"), &archive)?;
     wait(&follower, &store)?;
     let copies = shop::first::People::open(follower.store())?;
@@ -127,7 +130,7 @@ fn a_follower_gets_the_new_name(kind: Kind) -> TestResult {
 /// The process of the test copies the files of a store while it is open, after the table was renamed: those that a killed process
 /// leaves.
 fn a_killed_process_has_renamed_the_table_or_not(kind: Kind) -> TestResult {
-    let place = Place::of(kind)?;
+    let place = Place::of(kind);
     fill(&place)?;
     let left = tempfile::tempdir()?;
     let left = left.path().join("left");
@@ -144,7 +147,7 @@ fn a_killed_process_has_renamed_the_table_or_not(kind: Kind) -> TestResult {
 
 #[test]
 fn a_table_of_a_store_that_grows_keeps_its_new_name() -> TestResult {
-    let place = Place::of(Kind::OneFile)?;
+    let place = Place::of(Kind::OneFile);
     fill(&place)?;
     with!(place, second, |store, _people, _orders| {
         store.add_shard("b", "b")?;
@@ -153,7 +156,7 @@ fn a_table_of_a_store_that_grows_keeps_its_new_name() -> TestResult {
     with!(place, second, |store, _people, _orders| { check(&store)? });
 
     // The table is renamed after the growth.
-    let place = Place::of(Kind::OneFile)?;
+    let place = Place::of(Kind::OneFile);
     fill(&place)?;
     {
         let store = place.open()?;

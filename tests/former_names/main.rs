@@ -32,8 +32,8 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    pub(crate) fn of(kind: Kind) -> Result<Self> {
-        Ok(Self::Files(kind, tempfile::tempdir().expect("a directory")))
+    pub(crate) fn of(kind: Kind) -> Self {
+        Self::Files(kind, tempfile::tempdir().expect("a directory"))
     }
 
     /// Returns all kinds of stores.
@@ -44,8 +44,8 @@ impl Place {
         let in_shards = shards.map("tenants", map()).in_memory()?;
         #[cfg_attr(not(feature = "postgres"), expect(unused_mut, reason = "the server is added"))]
         let mut all = vec![
-            Self::of(Kind::OneFile)?,
-            Self::of(Kind::Several)?,
+            Self::of(Kind::OneFile),
+            Self::of(Kind::Several),
             Self::Memory(Store::in_memory()),
             Self::Memory(in_shards),
         ];

@@ -179,7 +179,7 @@ fn a_failed_opening_renames_nothing() -> TestResult {
 #[test]
 fn a_reader_says_that_the_store_has_the_former_name() -> TestResult {
     for kind in [Kind::OneFile, Kind::Several] {
-        let place = Place::of(kind)?;
+        let place = Place::of(kind);
         fill(&place)?;
         let read = || Store::options().read_only(true).open(place.path());
         let message = mismatch(shop::second::People::open(&read()?), "clients");
@@ -204,7 +204,7 @@ fn a_process_with_the_former_name_stops_writing_when_another_process_renames_the
         shop::second::People::open(&full.open(path)?)?;
         return Ok(());
     }
-    let place = Place::of(Kind::OneFile)?;
+    let place = Place::of(Kind::OneFile);
     fill(&place)?;
     let store = full.open(place.path())?;
     let people = shop::first::People::open(&store)?;

@@ -97,7 +97,7 @@ const TABLE: &TableSchema = &TableSchema {
 };
 
 pub(super) fn open(engine: &Engine) -> Tables {
-    let opened = engine.open_table(TABLE, Parts::default(), false, |_| Ok(()));
+    let opened = engine.open_table(TABLE, Parts::default(), false, &mut |_| Ok(()), |_| Ok(()));
     opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
 }
 
@@ -174,7 +174,8 @@ fn the_count_of_a_queue_does_not_conflict() {
         ..*TABLE
     };
     on_a_server(|engine| {
-        let opened = engine.open_table(QUEUED, Parts::default(), false, |_| Ok(()));
+        let opened =
+            engine.open_table(QUEUED, Parts::default(), false, &mut |_| Ok(()), |_| Ok(()));
         let tables = opened.map_err(|(error, _)| error)?;
         let queue = tables.queue.as_ref().expect("a queue").relation.sql.clone();
         let facts = &tables.facts.sql;
