@@ -23,7 +23,11 @@ pub(super) const WAY_OUT: &str = "open it by its new name; for a new table with 
 /// Returns the new name of a table, if this is the record under its former name.
 pub(crate) fn renamed_to(record: &[u8]) -> Option<&str> {
     let name = record.strip_prefix(&[RENAMED])?;
-    str::from_utf8(name).ok()
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+    // Damaged bytes are no name.
+    str::from_utf8(name)
+        .ok()
+        .filter(|name| !name.is_empty() && name.as_bytes().iter().all(is_letter))
 }
 
 /// Whether opening a table can rename it or a table to which it refers, or creates it. Otherwise, the other records of the
@@ -85,7 +89,7 @@ impl<'r> Renaming<'r> {
 
     /// Returns the tables with other records than before, and both records.
     pub(crate) fn renewed(&self) -> Vec<(&str, &[u8], &[u8])> {
-        let tables = self.before.iter().filter(|(name, _)| !name.contains('.'));
+        let tables = self.before.iter().filter(|(name, _)| !name.contains('.') && self.has(name));
         let renewed = tables.filter_map(|(name, before)| {
             let after = self.records.get(name)?;
             (after != before).then_some((name.as_str(), before.as_slice(), after.as_slice()))
@@ -238,5 +242,84 @@ pub(crate) fn both_exist(table: &'static str, was: &str) -> Error {
         difference: format!("the store also has rows in its former table `{was}`"),
         way_out: "move the rows of one of the two tables to the other, with both structs and without `was`; or remove \
                   `was`, and keep both tables",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static CLIENTS: TableSchema =
+        TableSchema { was: &["customers"], ..TableSchema::of_records("clients", &[]) };
+
+    fn named(name: &str, record: &[u8]) -> (String, Vec<u8>) {
+        (name.to_owned(), record.to_vec())
+    }
+
+    #[test]
+    fn all_records_with_the_name_of_a_table_get_its_new_name() {
+        let record = TableRecord::of(&CLIENTS, |_| "");
+        let bytes = record.encode("customers").expect("a record");
+        let before = [
+            named("customers", &bytes),
+            named("customers.1", b"older"),
+            named("customers.@customers.parent", b"own"),
+            named("customers.@orders.customer", b"by"),
+            named("customers.town", &[3]),
+            named("customers-2", &bytes),
+            named("customers-2.@other.customers", b"other"),
+            named("regions", &bytes),
+            named("regions.@customers.region", b"to"),
+            named("buyers", b"\0customers"),
+        ];
+        let mut renaming = Renaming::of(&before);
+        renaming.rename(&CLIENTS, false, &|_, _| Ok(())).expect("records");
+        let after: Vec<_> = renaming.records().map(|(name, _)| name).collect();
+        assert_eq!(
+            after,
+            [
+                "buyers",
+                "clients",
+                "clients.1",
+                "clients.@clients.parent",
+                "clients.@orders.customer",
+                "clients.town",
+                "customers",
+                "customers-2",
+                "customers-2.@other.customers",
+                "regions",
+                "regions.@clients.region",
+            ]
+        );
+        for former in ["buyers", "customers"] {
+            // The test vector of docs/FORMAT.md.
+            assert_eq!(
+                renaming.record(former),
+                Some(&[0, 0x63, 0x6c, 0x69, 0x65, 0x6e, 0x74, 0x73][..])
+            );
+            assert!(!renaming.has(former));
+        }
+        let renewed: Vec<_> = renaming.renewed().into_iter().map(|(table, ..)| table).collect();
+        assert_eq!(renewed, ["regions"]);
+        for table in ["clients", "regions"] {
+            let record = renaming.record(table).and_then(|it| TableRecord::read(it).ok());
+            assert_eq!(record.map(|record| record.changes), Some(1), "{table}");
+        }
+        let moved = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+        assert_eq!(
+            renaming.databases,
+            [
+                moved("customers", "clients"),
+                moved(".queue.customers", ".queue.clients"),
+                moved("customers.town", "clients.town"),
+            ]
+        );
+    }
+
+    #[test]
+    fn damaged_records_are_no_new_names() {
+        for record in [&b""[..], &[0], &[0, 0], &[0, b'a', b'.'], &[1, b'a']] {
+            assert_eq!(renamed_to(record), None, "{record:?}");
+        }
     }
 }
