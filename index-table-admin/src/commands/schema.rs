@@ -48,6 +48,11 @@ impl Compared {
 impl Schema {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_read(out, &self.dir.dir)?;
+        // A table may be in one of them only.
+        let missing = opened.missing_shards();
+        if !missing.is_empty() {
+            return Err(Failure::new(Code::Unavailable, missing.join("; ")));
+        }
         let names: Vec<_> = opened.catalog()?.tables.into_iter().map(|table| table.name).collect();
         let tables: Vec<_> =
             declared.iter().map(|table| Compared::new(&opened, table, &names)).collect();
