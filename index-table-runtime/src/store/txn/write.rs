@@ -13,7 +13,10 @@ use std::{
 use super::ReadTxn;
 use crate::{
     engine::{CommitFailure, ReadRecords as _, Retry},
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        schema::TableRecord,
+    },
     placement::{
         Writer,
         shards::{self, Locks},
@@ -476,9 +479,12 @@ fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
     if table.tables.several().is_some() {
         return Ok(());
     }
-    if writer.reader().record("")?.is_some_and(|record| table.accepts(record)) {
+    let record = writer.reader().record("")?;
+    if record.is_some_and(|record| table.accepts(record)) {
         return Ok(());
     }
+    // For a renamed table, this error has its new name.
+    record.map(|record| TableRecord::decode(table.schema.name, record)).transpose()?;
     Err(table.declared_otherwise())
 }
 
