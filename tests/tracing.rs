@@ -1,4 +1,4 @@
-//! The spans of `tracing`, as a subscriber sees them.
+//! The spans and events of `tracing`, as a subscriber sees them.
 
 use std::{
     collections::BTreeMap,
@@ -84,7 +84,12 @@ impl Subscriber for Spans {
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
-    fn event(&self, _: &Event<'_>) {}
+    fn event(&self, event: &Event<'_>) {
+        let level = *event.metadata().level();
+        let mut seen = Seen { level, name: "event", fields: BTreeMap::new(), closed: true };
+        event.record(&mut seen);
+        self.with(|spans| spans.push(seen));
+    }
 
     fn enter(&self, _: &Id) {}
 
@@ -195,5 +200,38 @@ fn a_span_is_open_as_long_as_its_scan() -> TestResult {
     };
     assert_eq!(Spans::of(begin), ["DEBUG scan index=year table=films (open)"]);
     drop(open_scan);
+    Ok(())
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "movies")]
+struct Movie {
+    #[primary_key]
+    id: u32,
+    title: String,
+    year: u16,
+}
+
+#[test]
+fn a_new_table_that_resembles_an_unopened_table_is_a_warning() -> TestResult {
+    let in_shards = Store::options().shard("a", "").shard("b", "").in_memory()?;
+    for store in [Store::in_memory(), in_shards] {
+        let warnings = || {
+            let seen = Spans::of(|| MovieRepository::open(&store).map(drop));
+            seen.into_iter().filter(|seen| seen.starts_with("WARN")).collect::<Vec<_>>()
+        };
+        drop(FilmRepository::open(&store)?);
+        let warned = warnings();
+        let [warned] = warned.as_slice() else { return Err(format!("{warned:?}").into()) };
+        assert!(warned.contains("other=films table=movies"), "{warned}");
+        assert!(warned.contains(r#"`#[table(name = "movies", was = "films")]`"#), "{warned}");
+        // The table exists now.
+        assert_eq!(warnings(), [""; 0]);
+    }
+    let store = Store::in_memory();
+    let films = FilmRepository::open(&store)?;
+    let seen = Spans::of(|| MovieRepository::open(&store).map(drop));
+    assert!(seen.iter().all(|seen| !seen.starts_with("WARN")), "{seen:?}");
+    drop(films);
     Ok(())
 }

@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     commands::{
-        analyze, copies, dump, keys, moving, overview, readers, rows, serve, shards, status,
-        streams, upkeep, usage,
+        analyze, copies, dump, keys, moving, overview, readers, rows, schema, serve, shards,
+        status, streams, upkeep, usage,
     },
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
@@ -234,6 +234,8 @@ enum TypedCommand {
     Load(upkeep::Load),
     /// Delete a row. This writes.
     Delete(rows::Key<Written>),
+    /// Compare the tables of the store with the declarations, and list tables that no declaration names.
+    Schema(schema::Schema),
     /// Compare the indexes with the rows.
     Verify(upkeep::Chosen<Dir>),
     /// Correct the entries that differ from the rows. This writes.
@@ -270,6 +272,7 @@ impl TypedCommand {
             Self::Dump(dump) => dump.run(out, tables),
             Self::Load(load) => load.run(out, tables),
             Self::Delete(key) => key.delete(out, tables),
+            Self::Schema(schema) => schema.run(out, tables),
             Self::Verify(chosen) => chosen.verify(out, tables),
             Self::Repair(chosen) => chosen.repair(out, tables),
             Self::Build(chosen) => chosen.build(out, tables),

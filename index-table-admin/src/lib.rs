@@ -75,7 +75,7 @@ pub fn main_for_any_store() -> ExitCode {
 }
 
 /// Runs a command with the types of a program's rows: the same tool, with the commands `get`, `find`, `dump`, `load`,
-/// `delete`, `verify`, `repair`, `build`, `upgrade`, `expire`, `add-shard`, `move`, `move-table`, `split`, `rebalance`,
+/// `delete`, `schema`, `verify`, `repair`, `build`, `upgrade`, `expire`, `add-shard`, `move`, `move-table`, `split`, `rebalance`,
 /// `resume-move` and `cancel-move`. Returns the exit code.
 ///
 /// On Unix, this installs handlers of the signals SIGABRT, SIGBUS and SIGSEGV, with which LMDB ends a process that reads a

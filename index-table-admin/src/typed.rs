@@ -70,6 +70,8 @@ tuples! {
 #[derive(Clone, Copy)]
 pub struct Declared {
     pub(crate) name: &'static str,
+    /// Its former names.
+    pub(crate) was: &'static [&'static str],
     open: fn(&Store) -> index_table::Result<Box<dyn Typed>>,
     open_online: fn(&Store) -> index_table::Result<Box<dyn Typed>>,
     show: fn(&UntypedTable, &UntypedEntry<'_>) -> Result<Option<String>, Failure>,
@@ -85,6 +87,7 @@ impl Declared {
     fn of<R: Row>() -> Self {
         Self {
             name: R::TABLE.name,
+            was: R::TABLE.was,
             open: |store| {
                 Ok(Box::new(Opened { table: KeyedTable::<R>::open(store)?, row: PhantomData }))
             },
@@ -96,6 +99,11 @@ impl Declared {
             },
             show: |table, row| table.decoded::<R>(row)?.map(|row| show(&row)).transpose(),
         }
+    }
+
+    /// Whether this is the name of the table, or a former name.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        name == self.name || self.was.contains(&name)
     }
 
     /// Opens the table with all indexes built; in a read-only store, compares it with its declaration.
@@ -122,7 +130,7 @@ impl Declared {
         let Error::SchemaMismatch { table, difference, .. } = &error else { return error.into() };
         let catalog = store.catalog().ok();
         let names = || catalog.iter().flat_map(|all| all.tables.iter().map(|it| it.name.as_str()));
-        if catalog.is_some() && names().all(|name| name != self.name) {
+        if catalog.is_some() && !names().any(|name| self.is_named(name)) {
             let known: Vec<_> = names().map(|name| format!("`{name}`")).collect();
             return Failure::not_found(format!(
                 "the store has no table `{}`; it has {}",

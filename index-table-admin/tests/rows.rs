@@ -6,8 +6,9 @@ mod support;
 
 use std::path::Path;
 
-use index_table::{__private::admin::UntypedRange, Durability, ShardMap, Store};
+use index_table::{__private::admin::UntypedRange, Durability, IndexTable, ShardMap, Store};
 use process::{json_of, typed, typed_fails, typed_input, typed_json, typed_text};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use support::{
     CustomerRepository, Reading, ReadingRepository, customer,
@@ -328,6 +329,39 @@ fn indexes_are_verified_built_and_repaired() {
     typed_text(&["repair"], dir.path(), &["customers"]);
     let report = typed_json(&["upgrade"], dir.path(), &["customers"]);
     assert_eq!(report["tables"][0]["upgraded"], 0);
+}
+
+#[test]
+fn tables_that_no_declaration_names_are_listed() {
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "forgotten")]
+    struct Forgotten {
+        #[primary_key]
+        id: u8,
+    }
+
+    let dir = plain(3);
+    let report = typed_json(&["schema"], dir.path(), &[]);
+    let state = |table: &str, report: &Value| {
+        let tables = report["tables"].as_array().cloned().unwrap_or_default();
+        tables.into_iter().find(|it| it["table"] == table).map(|it| it["state"].clone())
+    };
+    assert_eq!(state("customers", &report), Some("same".into()), "{report}");
+    assert_eq!(report["undeclared"], json!([]));
+    assert!(typed("", &["schema", "--check"], dir.path(), &[]).status.success());
+
+    let store = Store::open(dir.path()).expect("a store");
+    drop(ForgottenRepository::open(&store).expect("a table"));
+    drop(store);
+    support::declare_another_index(dir.path());
+    let report = typed_json(&["schema"], dir.path(), &[]);
+    assert_eq!(report["undeclared"], json!(["forgotten"]));
+    let text = typed_text(&["schema"], dir.path(), &[]);
+    assert!(text.contains("table `forgotten`: no declaration of this program names it"), "{text}");
+    let output = typed("", &["schema", "--check"], dir.path(), &[]);
+    assert_eq!(output.status.code(), Some(5));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("was ="), "{error}");
 }
 
 #[test]

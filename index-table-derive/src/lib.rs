@@ -62,6 +62,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | option | meaning | default |
 /// |---|---|---|
 /// | `name = "…"` | the name on disk: ASCII letters, digits, `_` and `-`, at most 100 of them | the struct's name in snake case |
+/// | `was = "…"` or `was = ["…", "…"]` | the former names of the table, the last first: a store that has the table by one of them renames it when it is opened | none |
 /// | `version = N` | the version of the struct, at least 1 | 1 |
 /// | `previous = Type` | the struct of the previous version, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`; this struct implements `From` it | none |
 /// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes; indexes on other fields with the same name and type stay readable when the version changes | none |

@@ -19,6 +19,8 @@ pub(crate) struct Table {
     pub(crate) storable: bool,
     pub(crate) repository: Ident,
     pub(crate) name: String,
+    /// The former names of the table, the last first.
+    pub(crate) was: Vec<String>,
     pub(crate) version: u32,
     /// The struct of the previous version, if it is declared.
     pub(crate) previous: Option<Path>,

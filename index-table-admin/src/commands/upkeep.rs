@@ -46,7 +46,7 @@ impl<D: Args> Chosen<D> {
             return Ok(vec![find(declared, name)?]);
         }
         let catalog = opened.catalog()?;
-        let exists = |table: &&Declared| catalog.tables.iter().any(|own| own.name == table.name);
+        let exists = |table: &&Declared| catalog.tables.iter().any(|own| table.is_named(&own.name));
         Ok(declared.iter().filter(exists).collect())
     }
 }

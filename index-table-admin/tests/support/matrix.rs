@@ -114,6 +114,7 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("dump", "STORE TABLE", Uses::Rows, "ROW"),
     ("load", "STORE TABLE LINES --on-duplicate skip", Uses::Write, "written"),
     ("delete", "STORE TABLE VICTIM", Uses::Write, "deleted"),
+    ("schema", "STORE", Uses::Rows, "TABLE"),
     ("verify", "STORE", Uses::Rows, "TABLE"),
     ("repair", "STORE", Uses::Write, "TABLE"),
     ("build", "STORE", Uses::Write, "TABLE"),

@@ -6,6 +6,7 @@ use crate::diagnostics::{listed, suggestion};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableKey {
     Name,
+    Was,
     Version,
     Previous,
     Changed,
@@ -112,6 +113,7 @@ const fn key<K>(id: K, name: &'static str, form: Form, usage: &'static str) -> K
 
 pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
     key(TableKey::Name, "name", Form::Value, "name = \"customers\""),
+    key(TableKey::Was, "was", Form::Value, "was = \"customers\""),
     key(TableKey::Version, "version", Form::Value, "version = 1"),
     key(TableKey::Previous, "previous", Form::Value, "previous = CustomerV1"),
     key(TableKey::Changed, "changed", Form::Value, "changed = [field]"),

@@ -1,9 +1,9 @@
-//! `#[table(name = "…", version = N, previous = Type, changed = [FIELDS], repository = Ident,
+//! `#[table(name = "…", was = "…", version = N, previous = Type, changed = [FIELDS], repository = Ident,
 //! view = Ident, changes(…), shard_by = FIELDS, shard_map = "…", reference, part_of = Type, allow(LINTS), crate = path)]`
 
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
-use syn::{Attribute, Ident, LitInt, LitStr, Path, Token, parenthesized, token};
+use syn::{Attribute, Ident, LitInt, LitStr, Path, Token, bracketed, parenthesized, token};
 
 use super::index::{IndexAttr, expiry, lints};
 use super::keys::{self, CHANGES_KEYS, ChangesKey, Form, Lint, TABLE_KEYS, TABLE_LINTS, TableKey};
@@ -14,6 +14,8 @@ use crate::diagnostics::Diagnostics;
 #[derive(Default)]
 pub(crate) struct TableAttr {
     pub(crate) name: Option<Setting<LitStr>>,
+    /// The former names.
+    pub(crate) was: Option<Setting<Vec<LitStr>>>,
     pub(crate) version: Option<Setting<LitInt>>,
     pub(crate) previous: Option<Setting<Path>>,
     pub(crate) changed: Option<Setting<Vec<Ident>>>,
@@ -74,6 +76,10 @@ impl TableAttr {
         }
         match key.id {
             TableKey::Name => set(&mut self.name, &word, string(input, &word, key.usage)?),
+            TableKey::Was => {
+                let was = strings(input, &word, key.usage)?;
+                set(&mut self.was, &word, was)
+            }
             TableKey::Version => {
                 let version = value(input, "a whole number from 1 on", key.usage)?;
                 set(&mut self.version, &word, version)
@@ -180,6 +186,25 @@ fn changes(input: ParseStream<'_>) -> syn::Result<ChangesAttr> {
         Ok(())
     })?;
     Ok(changes)
+}
+
+/// Reads `"customers"` or `["customers", "buyers"]`.
+fn strings(input: ParseStream<'_>, word: &Ident, usage: &str) -> syn::Result<Vec<LitStr>> {
+    if !input.peek(token::Bracket) {
+        return string(input, word, usage).map(|only| vec![only]);
+    }
+    let inner;
+    bracketed!(inner in input);
+    complete(&inner, |inner| {
+        let mut strings = Vec::new();
+        while !inner.is_empty() {
+            strings.push(value(inner, "a string", "was = [\"customers\", \"buyers\"]")?);
+            if !inner.is_empty() {
+                inner.parse::<Token![,]>()?;
+            }
+        }
+        Ok(strings)
+    })
 }
 
 /// Reads a path, or returns an error on the token with the syntax of the key.

@@ -161,6 +161,7 @@ pub(super) fn tuple(types: impl Iterator<Item = TokenStream>) -> TokenStream {
 /// ```text
 /// _index_table::TableSchema {
 ///     name: "customers",
+///     was: &[],
 ///     version: 1,
 ///     fields: &[_index_table::FieldSchema::new::<u64>("id", "u64")],
 ///     previous: ::core::option::Option::None,
@@ -172,7 +173,8 @@ pub(super) fn tuple(types: impl Iterator<Item = TokenStream>) -> TokenStream {
 /// ```
 fn schema(cx: &Context<'_>) -> TokenStream {
     let table = cx.table;
-    let (name, version) = (&table.name, Literal::u32_unsuffixed(table.version));
+    let (name, was) = (&table.name, &table.was);
+    let version = Literal::u32_unsuffixed(table.version);
     let fields = table.fields.iter().map(|field| version::schema_of_field(field, &cx.short));
     let previous = version::previous(table.previous.as_ref());
     let changed = &table.changed;
@@ -181,6 +183,7 @@ fn schema(cx: &Context<'_>) -> TokenStream {
     mixed! {
         _index_table::TableSchema {
             name: #name,
+            was: &[#(#was),*],
             version: #version,
             fields: &[#(#fields),*],
             previous: #previous,

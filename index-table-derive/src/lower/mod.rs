@@ -97,6 +97,7 @@ fn table(
     errors: &Diagnostics,
 ) -> Option<Table> {
     let name = table_name(&attributes.table, &input.ident, errors);
+    let was = former_names(&attributes.table, &name, errors);
     let version = version::number(&attributes.table, errors);
     let previous = version::previous(&attributes.table, &input.ident, version, errors);
     let fields = fields?;
@@ -156,6 +157,7 @@ fn table(
         repository,
         storable: true,
         name,
+        was,
         version,
         previous,
         changed,
@@ -293,6 +295,38 @@ fn table_name(table: &TableAttr, row: &Ident, errors: &Diagnostics) -> String {
         return name;
     }
     default
+}
+
+/// Returns the names in `#[table(was = …)]`.
+fn former_names(table: &TableAttr, name: &str, errors: &Diagnostics) -> Vec<String> {
+    let Some(was) = &table.was else { return Vec::new() };
+    if was.value.is_empty() {
+        errors.error(was.key, "this list is empty; name the former table: `was = \"customers\"`");
+    }
+    let mut names: Vec<String> = Vec::new();
+    for given in &was.value {
+        let former = given.value();
+        if former.is_empty() {
+            errors.error(
+                given.span(),
+                "no table had an empty name; give the former name, or remove `was`",
+            );
+        } else if former == name {
+            errors.error(
+                given.span(),
+                format!(
+                    "`{name}` is the name that the table has now; `was` is for its former names"
+                ),
+            );
+        } else if names.contains(&former) {
+            errors.error(given.span(), format!("`{former}` is in this list already"));
+        } else if !is_name(&former) || former.len() > LONGEST_NAME {
+            errors.error(given.span(), format!("no table can have had the name `{former}`"));
+        } else {
+            names.push(former);
+        }
+    }
+    names
 }
 
 /// Whether a name can be the name of a table.

@@ -225,7 +225,7 @@ fn the_name_of_a_table_needs_its_key() {
     one("#[table(\"customers\")]", "the name of a table is written `name = \"customers\"`");
     one(
         "#[table(customers)]",
-        "`#[table(…)]` has no `customers`, only `name`, `version`, `previous`, `changed`, \
+        "`#[table(…)]` has no `customers`, only `name`, `was`, `version`, `previous`, `changed`, \
          `repository`, `view`, `expires`, `changes`, `shard_by`, `shard_map`, `reference`, `part_of`, `allow` and `crate`; \
          the name of a table is written `name = \"customers\"`",
     );

@@ -1,10 +1,16 @@
 //! The small records of a table, in addition to its facts and entries.
 
 use super::{Read, Write};
-use crate::model::error::{Error, Result};
+use crate::model::{
+    error::{Error, Result},
+    schema::Renaming,
+};
 
 /// Records of the catalog by their names, in order: `{table}` for a table, `{table}.{part}` for a part of it.
 pub(crate) type Records = Vec<(String, Vec<u8>)>;
+
+/// A function that changes the records of the catalog before a table is opened.
+pub(crate) type Rename<'f> = dyn FnMut(&mut Renaming<'_>) -> Result<()> + 'f;
 
 /// A space of small records of one table, ordered by the bytes of their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

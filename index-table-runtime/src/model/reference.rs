@@ -9,7 +9,7 @@ use crate::model::{
     error::{Error, Result},
     key::kept_text,
     row_vtable::RowVtable,
-    schema::{KeyField, TableSchema},
+    schema::{DATABASES, KeyField, TableSchema},
     shard::Distribution,
 };
 
@@ -118,6 +118,9 @@ pub trait PartOf<W>: Entity {}
 /// referenced table. No index has such a name.
 pub(crate) const MARK: char = '@';
 
+/// The prefix of the first option of a reference, before the name of the table to which it refers.
+pub(crate) const TO: &str = "to=";
+
 /// The name of the reference of a part to its main row.
 pub(crate) const PART_OF: &str = "part_of";
 
@@ -195,7 +198,7 @@ impl Referrer {
     /// [`Error::SchemaMismatch`] if a later release wrote the record.
     pub(crate) fn decode(to: &'static str, part: &str, record: &[u8]) -> Result<Option<Self>> {
         // Without a dot, it is a reference of this table that an older release has retired as an index.
-        let name = part.strip_prefix(MARK).filter(|name| name.contains('.'));
+        let name = part.strip_prefix(MARK).filter(|name| name.contains('.') && part != DATABASES);
         let Some(name) = name else { return Ok(None) };
         match (name.split_once('.'), read(record)) {
             (Some((table, reference)), Some((Record { index, optional, .. }, cascade))) => {

@@ -21,6 +21,7 @@ mod read_only;
 pub(crate) mod rebalance;
 pub(crate) mod recorded;
 mod references;
+mod renaming;
 mod shard_list;
 mod shards;
 pub(crate) mod upgrade;

@@ -10,7 +10,7 @@ use crate::{
         error::{Error, Result},
         index_state::IndexState,
         row_vtable::{RowVtable, TableRows},
-        schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index},
+        schema::{Comparison, Renaming, Source, StateRecord, TableRecord, TableSchema, is_index},
         stream::STREAM,
     },
     placement::Writer,
@@ -18,7 +18,9 @@ use crate::{
     upkeep::{
         build::{self, Build},
         changes::forget_list,
-        lists, read_only, references, shards, versions,
+        lists, read_only, references,
+        renaming::{self, Renamed},
+        shards, versions,
     },
     usage::trace::span,
     write::{changes, queue},
@@ -127,20 +129,32 @@ fn declare(
     store.inner.open_once(rows, |engines| {
         let engine = store.inner.engine()?;
         span!(DEBUG, "open", table = rows.schema.name);
-        let mut declared = Declared::default();
+        let (mut declared, mut renamed) = (Declared::default(), Renamed::default());
         let mut attempts = 0;
         let attempt = || {
             attempts += 1;
             let excludes_writers = attempts > build::ATTEMPTS;
-            engine.open_table(rows.schema, rows.parts(), excludes_writers, &mut |writer| {
-                declared = prepare(rows, &mut Writer::One(writer), part, online)?;
+            let rename = &mut |renaming: &mut Renaming<'_>| {
+                renamed = renaming::rename(store, rows, part.is_some(), renaming)?;
                 Ok(())
-            })
+            };
+            engine.open_or_rename(
+                rows.schema,
+                rows.parts(),
+                excludes_writers,
+                rename,
+                &mut |writer| {
+                    declared = prepare(rows, &mut Writer::One(writer), part, online)?;
+                    Ok(())
+                },
+            )
         };
         let mut conflicts = Conflicts::default();
         let tables = transaction::run(attempt, |retry| {
             transaction::prepare(engines, retry, &mut conflicts)
         })?;
+        renamed.warn(rows.schema.name);
+        declared.renewed.splice(..0, renamed.renewed);
         Ok((tables.into(), declared))
     })
 }

@@ -48,7 +48,7 @@ pub(super) fn find(
         let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
         let declared = declared.with_aggregates(rows.aggregates);
         let declared = declared.with_references(schema, rows.references).with_changes(rows.changes);
-        let records = engine.catalog()?;
+        let records = engine.all_records()?;
         // Until a writer opens the table of a store that has grown, its record has no global indexes.
         let is_grown = origin != Origin::OneFile || has_global(schema, &records, global)?;
         let declared = declared.with_global(if is_grown { global } else { &[] });
@@ -79,7 +79,11 @@ fn mismatch(schema: &TableSchema, difference: String, way_out: &'static str) -> 
 fn fit(rows: &TableRows, records: &Records, declared: TableRecord) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let Some((_, record)) = records.iter().find(|(name, _)| name == table) else {
-        let difference = "the file has no such table".to_owned();
+        let is_former = |(name, _): &&(String, Vec<u8>)| schema.was.contains(&name.as_str());
+        let difference = match records.iter().find(is_former) {
+            Some((was, _)) => format!("the file has it by its former name `{was}`"),
+            None => "the file has no such table".to_owned(),
+        };
         return Err(mismatch(schema, difference, DECLARE));
     };
     let file = TableRecord::decode(table, record)?;

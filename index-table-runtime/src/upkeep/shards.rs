@@ -8,7 +8,7 @@ use super::{
     copies::Copies,
     hidden, numbers,
     opening::{self, Origin, ShardPart},
-    parallel, references,
+    parallel, references, renaming,
 };
 use crate::{
     engine::{self, Cursor as _, Query, Read as _, ReadRecords as _, WriteRecords as _},
@@ -38,6 +38,8 @@ pub(super) fn open(
 ) -> Result<Arc<OpenTable>> {
     if shards.is_read_only() {
         store.inner.open_followed.get_or_init(|| open_followed);
+    } else {
+        renaming::rename_in_shards(store, shards, rows)?;
     }
     let main = open_main_table(store, shards, rows, online)?;
     let opened = store
@@ -466,7 +468,9 @@ pub(super) fn raise_orders(table: &OpenTable, shard: &Store, own: &OpenTable) ->
 }
 
 pub(super) fn has_table(engine: &engine::Engine, schema: &TableSchema) -> Result<bool> {
-    Ok(engine.catalog()?.iter().any(|(name, _)| name == schema.name))
+    // A shard that was attached can have the table by a former name.
+    let is_own = |name: &str| name == schema.name || schema.was.contains(&name);
+    Ok(engine.catalog()?.iter().any(|(name, _)| is_own(name)))
 }
 
 /// Whether a table has rows in a shard without keys of it. Without rows, it may be there from earlier. Its indexes there don't

@@ -1,4 +1,4 @@
-//! `tracing` spans, which are compiled only with the feature `tracing`.
+//! `tracing` spans and events, which are compiled only with the feature `tracing`.
 
 #[cfg(feature = "tracing")]
 mod on {
@@ -33,6 +33,15 @@ mod on {
         pub(crate) fn record(&self, stats: Stats) {
             self.0.record("entries", stats.entries).record("facts", stats.facts);
         }
+    }
+
+    /// Logs that a new table resembles a table that is not in use.
+    pub(crate) fn similar_table(table: &str, other: &str) {
+        tracing::warn!(
+            target: "index_table", table, other,
+            "table `{table}` is new and empty, and has the primary key and the fields of table `{other}`, which this process \
+             has not opened; if it is the same table with a new name, declare `#[table(name = \"{table}\", was = \"{other}\")]`"
+        );
     }
 
     /// Enters a span until the end of the block.
@@ -76,6 +85,9 @@ mod off {
         pub(crate) const fn record(&self, _: Stats) {}
     }
 
+    #[inline]
+    pub(crate) const fn similar_table(_: &str, _: &str) {}
+
     macro_rules! span {
         ($($span:tt)*) => {};
     }
@@ -83,6 +95,6 @@ mod off {
 }
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{Trace, span};
+pub(crate) use off::{Trace, similar_table, span};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{Trace, span};
+pub(crate) use on::{Trace, similar_table, span};

@@ -16,14 +16,14 @@ use crate::engine::memory;
 use crate::engine::postgres;
 use crate::{
     engine::{
-        Durability, DurabilityReason, Options, Records, Retry,
+        Durability, DurabilityReason, Options, Records, Rename, Retry,
         forward::{forward, of_each_engine, on_engine},
         lmdb,
     },
     model::{
         error::{Error, Result},
         reference::Referrer,
-        schema::{IndexSchema, Parts, Source, TableSchema},
+        schema::{IndexSchema, Parts, Source, TableSchema, renamed_to},
         shard::ShardNumber,
     },
 };
@@ -269,8 +269,8 @@ impl Engine {
         /// Whether the catalog can be read without the write lock.
         pub(crate) fn has_catalog(&self) -> bool;
 
-        /// Reads all records of the catalog.
-        pub(crate) fn catalog(&self) -> Result<Records>;
+        /// Reads all records of the catalog, with those under the former names of tables.
+        pub(crate) fn all_records(&self) -> Result<Records>;
 
         /// Calls `choose` with the records of the catalog, removes the indexes whose names it returns, with their
         /// records, and returns these names.
@@ -286,7 +286,15 @@ impl Engine {
         ) -> Result<Vec<String>, (Error, Option<Retry>)>;
     }
 
-    /// Opens or creates the databases of a table and calls `prepare`, all in one write transaction. With
+    /// Reads the records of the catalog.
+    pub(crate) fn catalog(&self) -> Result<Records> {
+        let mut records = self.all_records()?;
+        records.retain(|(name, record)| name.contains('.') || renamed_to(record).is_none());
+        Ok(records)
+    }
+
+    /// Opens or creates the databases of a table and calls `prepare`, all in one write transaction. Before, `rename` can change
+    /// the records of the catalog, if the table, or a table to which it refers, is new or has a former name. With
     /// `excludes_writers`, concurrent writers of the table wait for it instead of conflicting with it, where the engine
     /// offers that.
     ///
@@ -294,6 +302,32 @@ impl Engine {
     ///
     /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
     #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "locks of a server"))]
+    pub(crate) fn open_or_rename(
+        &self,
+        schema: &'static TableSchema,
+        parts: Parts,
+        excludes_writers: bool,
+        rename: &mut Rename<'_>,
+        prepare: &mut dyn FnMut(Writer<'_, '_>) -> Result<()>,
+    ) -> Result<Tables, (Error, Option<Retry>)> {
+        match self {
+            Self::Lmdb(engine) => engine
+                .open_table(schema, parts, rename, |writer| prepare(Writer::Lmdb(writer)))
+                .map(Tables::Lmdb),
+            #[cfg(feature = "memory")]
+            Self::Memory(engine) => engine
+                .open_table(schema, parts, rename, |writer| prepare(Writer::Memory(writer)))
+                .map(Tables::Memory),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => engine
+                .open_table(schema, parts, excludes_writers, rename, |writer| {
+                    prepare(Writer::Postgres(writer))
+                })
+                .map(Tables::Postgres),
+        }
+    }
+
+    /// Opens or creates the databases of a table that is never renamed; see [`open_or_rename`](Engine::open_or_rename).
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
@@ -301,21 +335,7 @@ impl Engine {
         excludes_writers: bool,
         prepare: &mut dyn FnMut(Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
-        match self {
-            Self::Lmdb(engine) => engine
-                .open_table(schema, parts, |writer| prepare(Writer::Lmdb(writer)))
-                .map(Tables::Lmdb),
-            #[cfg(feature = "memory")]
-            Self::Memory(engine) => engine
-                .open_table(schema, parts, |writer| prepare(Writer::Memory(writer)))
-                .map(Tables::Memory),
-            #[cfg(feature = "postgres")]
-            Self::Postgres(engine) => engine
-                .open_table(schema, parts, excludes_writers, |writer| {
-                    prepare(Writer::Postgres(writer))
-                })
-                .map(Tables::Postgres),
-        }
+        self.open_or_rename(schema, parts, excludes_writers, &mut |_| Ok(()), prepare)
     }
 
     /// Opens the databases of a table in a read-only store. Returns `None` if some are missing.

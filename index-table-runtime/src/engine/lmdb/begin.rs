@@ -8,14 +8,16 @@ use super::{
     env::Engine,
     gate::Kind,
     journal::changes::Operation,
-    names::{CATALOG, Database, Env, databases_of},
+    named::Named,
+    names::{CATALOG, Database, Env},
+    renamed::stored,
     tables::Tables,
     turn::Turn,
     txn::Txn,
     write::Writer,
 };
 use crate::{
-    engine::Retry,
+    engine::{Rename, Retry},
     model::{
         error::{Error, Result, StoreError},
         reference::{MARK, Referrer},
@@ -136,6 +138,7 @@ impl Engine {
         &self,
         schema: &'static TableSchema,
         parts: Parts,
+        rename: &mut Rename<'_>,
         prepare: impl FnOnce(Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables<'static>, (Error, Option<Retry>)> {
         let (txn, mut turn) = self.begin_write().map_err(|error| (error, None))?;
@@ -143,23 +146,32 @@ impl Engine {
         let env = self.env().map_err(|error| (error, None))?;
         let opened = env.create_databases_and_commit(txn, |opener, txn| {
             let recorder = &mut turn.writing.scratch.recorder;
+            self.rename((opener, txn), recorder, (schema, parts), rename)?;
             let catalog = opener.open_database(txn, Some(CATALOG));
-            let referrers = match catalog.map_err(|error| self.error(error))? {
+            let catalog: Option<Database<'_>> = catalog.map_err(|error| self.error(error))?;
+            let referrers = match catalog {
                 Some(catalog) => referrers(schema.name, catalog, txn, |error| self.error(error))?,
                 None => Vec::new(),
             };
             let tables = Tables::new(schema, parts, referrers, |name| {
+                let name = match &catalog {
+                    Some(catalog) => stored(catalog, txn, name),
+                    None => Ok(name.into()),
+                };
+                let name = &*name.map_err(|error| self.error(error))?;
                 let found =
                     if recorder.is_on() { opener.open_database(txn, Some(name)) } else { Ok(None) };
                 if let Some(found) = found.map_err(|error| self.error(error))? {
-                    return Ok(found);
+                    return Ok(Named::new(found, name));
                 }
                 let created = opener.create_database(txn, Some(name));
                 let database = created.and_then(|database| {
                     recorder.add(name, Operation::Create)?;
                     Ok(database)
                 });
-                database.map_err(|error| self.error(error))
+                database
+                    .map(|database| Named::new(database, name))
+                    .map_err(|error| self.error(error))
             })?;
             prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
@@ -175,7 +187,7 @@ impl Engine {
                 let _ = self.catalog.set(*tables.catalog);
                 let lost = Self::refuse_lost_meanwhile(&mut turn.writing);
                 lost.map_err(|lost| (lost.into_error(), None))?;
-                Ok(self.with_known(tables, parts))
+                Ok(self.with_known(tables))
             }
             Ok(CommitOrAbort::Abort(())) => Err((Error::internal("a table was not opened"), None)),
             Err(failure) => Err(self.ended(failure, turn.writing.retry)),
@@ -183,17 +195,14 @@ impl Engine {
     }
 
     /// Marks the table's databases as known. Records in `tables` whether all of them were known before.
-    pub(super) fn with_known<'d>(&self, tables: Tables<'d>, parts: Parts) -> Tables<'d> {
+    pub(super) fn with_known<'d>(&self, tables: Tables<'d>) -> Tables<'d> {
         let mut known = self.known.lock();
-        let schema = tables.schema;
-        let indexes = schema.indexes.iter().map(|index| index.name);
-        let indexes = indexes.chain(parts.names());
         let mut were_known = true;
-        for name in databases_of(schema.name, schema.has_eventual(), indexes) {
-            were_known &= !known.insert(name);
+        for database in tables.own() {
+            were_known &= !known.insert(database.name().to_owned());
         }
-        for reference in parts.references {
-            were_known &= known.contains(reference.to.name);
+        for database in tables.referred() {
+            were_known &= known.contains(database.name());
         }
         tables.with_known(were_known)
     }

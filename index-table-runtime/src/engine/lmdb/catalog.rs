@@ -15,6 +15,7 @@ use super::{
     gate::Kind,
     journal::changes::Operation,
     names::{CATALOG, Database, Env, SEQUENCES, SHARD, SHARDS, databases_of},
+    renamed::stored,
 };
 use crate::{
     engine::{Records, Retry},
@@ -62,9 +63,10 @@ impl Engine {
             let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
             if let Some(catalog) = &catalog {
                 for name in declared(catalog, txn)? {
+                    let name = stored(catalog, txn, &name)?;
                     let found: Option<Database<'_>> = opener.open_database(txn, Some(&name))?;
                     if found.is_some() {
-                        known.insert(name);
+                        known.insert(name.into_owned());
                     }
                 }
             }
@@ -99,7 +101,7 @@ impl Engine {
     }
 
     /// Returns the contents of the catalog.
-    pub(crate) fn catalog(&self) -> Result<Records> {
+    pub(crate) fn all_records(&self) -> Result<Records> {
         if !self.has_catalog() {
             // Another process may have created the catalog.
             self.refuse_forked()?;
@@ -128,16 +130,18 @@ impl Engine {
         let (txn, turn) = self.begin_write().map_err(|error| (error, None))?;
         let (number, mut logged) = (txn.id(), None);
         let mut turn = turn;
-        let mut dropped = Vec::new();
+        let (mut dropped, mut removed) = (Vec::new(), Vec::new());
         let env = self.env().map_err(|error| (error, None))?;
         let outcome = env.create_databases_and_commit(txn, |opener, txn| {
             let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
             let Some(catalog) = catalog else { return Ok(CommitOrAbort::Abort(())) };
             dropped = choose(&self.records(&catalog, txn)?);
             let recorder = &mut turn.writing.scratch.recorder;
-            for name in &dropped {
-                catalog.delete(txn, name.as_bytes())?;
-                recorder.delete(CATALOG, name.as_bytes())?;
+            for index in &dropped {
+                catalog.delete(txn, index.as_bytes())?;
+                recorder.delete(CATALOG, index.as_bytes())?;
+                let name = &*stored(&catalog, txn, index)?;
+                removed.push(name.to_owned());
                 let index: Option<Database<'_>> = opener.open_database(txn, Some(name))?;
                 let Some(index) = index else { continue };
                 #[expect(unsafe_code, reason = "other handles to the database become invalid")]
@@ -159,7 +163,7 @@ impl Engine {
                     self.logged(logged, number);
                 }
                 let mut known = self.known.lock();
-                for name in &dropped {
+                for name in &removed {
                     known.remove(name);
                 }
                 let lost = Self::refuse_lost_meanwhile(&mut turn.writing);
@@ -170,7 +174,7 @@ impl Engine {
         }
     }
 
-    fn records(&self, catalog: &Database<'_>, txn: &RoTxn<'_>) -> Result<Records> {
+    pub(super) fn records(&self, catalog: &Database<'_>, txn: &RoTxn<'_>) -> Result<Records> {
         let records = catalog.iter(txn).map_err(|error| self.error(error))?;
         let records = records.map(|record| {
             let (name, record) = record.map_err(|error| self.error(error))?;

@@ -49,6 +49,7 @@ mod paths;
 mod process;
 mod read;
 mod read_only;
+mod renamed;
 mod reserve;
 mod room;
 mod sample;

@@ -14,9 +14,12 @@ pub(super) const SHARDS: &str = ".shards";
 pub(super) const SHARD: &str = ".shard";
 pub(super) const SEQUENCES: &str = ".sequences";
 
+/// The beginning of the name of a queue, before the name of its table.
+pub(super) const QUEUE: &str = ".queue.";
+
 /// Returns the name of a table's queue.
 pub(super) fn queue_of(table: &str) -> String {
-    format!(".queue.{table}")
+    format!("{QUEUE}{table}")
 }
 
 /// Returns the name of an index.

@@ -10,8 +10,10 @@ use super::{
     error::{self, Failure},
     gate::Kind,
     lock,
-    names::{Database, FILE},
+    named::Named,
+    names::{CATALOG, Database, FILE},
     process,
+    renamed::stored,
     tables::Tables,
 };
 use crate::{
@@ -87,17 +89,23 @@ impl Engine {
         let (txn, _pass) = self.begin(Kind::Writer, read_txn)?;
         let mut is_missing = false;
         let found = self.env()?.open_databases_and_commit(txn, |opener, txn| {
+            let failed = |error| self.error(error);
+            let catalog: Option<Database<'_>> =
+                opener.open_database(txn, Some(CATALOG)).map_err(failed)?;
             let tables = Tables::new(schema, parts, Vec::new(), |name| {
+                let name = catalog.map_or(Ok(name.into()), |catalog| stored(&catalog, txn, name));
+                let name = &*name.map_err(failed)?;
                 let found: Option<Database<'_>> =
-                    opener.open_database(txn, Some(name)).map_err(|error| self.error(error))?;
+                    opener.open_database(txn, Some(name)).map_err(failed)?;
                 is_missing |= found.is_none();
-                found.ok_or_else(|| Error::internal(format!("there is no database `{name}`")))
+                let missing = || Error::internal(format!("there is no database `{name}`"));
+                found.map(|found| Named::new(found, name)).ok_or_else(missing)
             })?;
             Ok(CommitOrAbort::<_, ()>::Commit(tables))
         });
         match found {
             _ if is_missing => Ok(None),
-            Ok(CommitOrAbort::Commit(tables)) => Ok(Some(self.with_known(tables, parts))),
+            Ok(CommitOrAbort::Commit(tables)) => Ok(Some(self.with_known(tables))),
             Ok(CommitOrAbort::Abort(())) => Err(Error::internal("a table was not opened")),
             Err(Failure::Heed(error)) => Err(self.error(error)),
             Err(Failure::Other(error)) => Err(error),

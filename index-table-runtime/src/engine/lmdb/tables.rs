@@ -8,7 +8,7 @@ use super::{
     blocks::Forecast,
     layout::Layout,
     named::Named,
-    names::{CATALOG, Database, SEQUENCES, index_of, queue_of},
+    names::{CATALOG, SEQUENCES, index_of, queue_of},
 };
 use crate::{
     engine::{Links, Space},
@@ -48,9 +48,8 @@ impl<'d> Tables<'d> {
         schema: &'static TableSchema,
         parts: Parts,
         referrers: Vec<Referrer>,
-        mut open: impl FnMut(&str) -> Result<Database<'d>>,
+        mut open: impl FnMut(&str) -> Result<Named<'d>>,
     ) -> Result<Self> {
-        let mut open = |name: &str| open(name).map(|database| Named::new(database, name));
         Ok(Self {
             schema,
             catalog: open(CATALOG)?,
@@ -95,6 +94,18 @@ impl<'d> Tables<'d> {
     /// Sets whether this process had handles to all databases before.
     pub(super) fn with_known(self, were_known: bool) -> Self {
         Self { were_known, ..self }
+    }
+
+    /// Returns the databases that belong to the table alone.
+    pub(super) fn own(&self) -> impl Iterator<Item = &Named<'d>> {
+        let indexes = self.indexes.iter().map(|index| &index.database);
+        let own = [&self.facts].into_iter().chain(&self.queue).chain(indexes);
+        own.chain(&self.aggregates).chain(&self.changes)
+    }
+
+    /// Returns the facts to which the references of the table refer.
+    pub(super) fn referred(&self) -> impl Iterator<Item = &Named<'d>> {
+        self.referred.iter()
     }
 
     pub(crate) const fn were_known(&self) -> bool {

@@ -10,14 +10,14 @@ pub(crate) use read::{Entries, LentEntries, Reader};
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    engine::{CommitFailure, Links, Read, Records, Retry, Space, Stamp, Write},
+    engine::{CommitFailure, Links, Read, Records, Rename, Retry, Space, Stamp, Write},
     locks::{Mutex, MutexGuard, next_store, place, rank},
     model::{
         error::{Error, Result},
         key::MAX_KEY_LEN,
         maintain::{Change, Sink},
         reference::Referrer,
-        schema::{IndexSchema, Parts, Source, TableSchema},
+        schema::{IndexSchema, Parts, Renaming, Source, TableSchema, both_exist, needs_catalog},
         stream::STREAM,
     },
 };
@@ -97,7 +97,7 @@ impl Engine {
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "as with other engines")]
-    pub(crate) fn catalog(&self) -> Result<Records> {
+    pub(crate) fn all_records(&self) -> Result<Records> {
         Ok(records(&self.committed().databases))
     }
 
@@ -125,6 +125,7 @@ impl Engine {
         &self,
         schema: &'static TableSchema,
         parts: Parts,
+        rename: &mut Rename<'_>,
         prepare: impl FnOnce(Writer<'_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
         let tables = Tables {
@@ -139,6 +140,8 @@ impl Engine {
                 .collect(),
         };
         let mut txn = self.begin();
+        let renamed = change_names(Arc::make_mut(&mut txn.databases), (schema, parts), rename);
+        renamed.map_err(|error| (error, None))?;
         let catalog = txn.databases.get(&format!("{CATALOG}{}", schema.name));
         for (part, (_, record)) in catalog.into_iter().flat_map(|records| records.iter()) {
             let part = String::from_utf8_lossy(part);
@@ -153,6 +156,42 @@ impl Engine {
         txn.end(|| ());
         Ok(tables)
     }
+}
+
+/// Renames tables before a table is opened.
+fn change_names(
+    databases: &mut Databases,
+    (schema, parts): (&'static TableSchema, Parts),
+    rename: &mut Rename<'_>,
+) -> Result<()> {
+    let records = records(databases);
+    let mut renaming = Renaming::of(&records);
+    if !needs_catalog(schema, parts, |table| Ok(renaming.has(table)))? {
+        return Ok(());
+    }
+    rename(&mut renaming)?;
+    for (table, was) in &renaming.unused {
+        if databases.get(*was).is_some_and(|facts| !facts.is_empty()) {
+            return Err(both_exist(table, was));
+        }
+    }
+    for (name, record) in renaming.changes() {
+        let (table, part) = name.split_once('.').unwrap_or((name, ""));
+        let catalog = Arc::make_mut(databases.entry(format!("{CATALOG}{table}")).or_default());
+        match record {
+            Some(record) => drop(catalog.insert(part.into(), (0, record.to_vec()))),
+            None => drop(catalog.remove(part.as_bytes())),
+        }
+    }
+    let sequences =
+        |(from, to): &(&str, &str)| (format!("{SEQUENCE}{from}"), format!("{SEQUENCE}{to}"));
+    let sequences: Vec<_> = renaming.tables.iter().map(sequences).collect();
+    for (from, to) in renaming.databases.iter().chain(&sequences) {
+        if let Some(database) = databases.remove(from) {
+            databases.insert(to.clone(), database);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the contents of the catalog.

@@ -12,7 +12,7 @@ use crate::{
     engine::{Read as _, Space},
     model::{
         error::{Error, Result},
-        schema::{IndexRecord, TableRecord},
+        schema::{IndexRecord, TableRecord, renamed_to},
         stream::STREAM,
     },
 };
@@ -125,7 +125,8 @@ fn is_recorded(txn: &Txn<'_>, tables: &Tables, relation: &Relation) -> Result<bo
     if !is(&tables.facts)
         && let Some((table, _)) = tables.referred.iter().find(|(_, facts)| is(facts))
     {
-        return Ok(reader.get(Space::CatalogOf(table), b"")?.is_some());
+        let record = reader.get(Space::CatalogOf(table), b"")?;
+        return Ok(record.is_some_and(|record| renamed_to(record).is_none()));
     }
     let Some(record) = reader.get(Space::Catalog, b"")? else { return Ok(false) };
     if is(&tables.facts) {

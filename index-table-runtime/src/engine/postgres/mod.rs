@@ -30,6 +30,7 @@ mod pending;
 mod pool;
 mod queue;
 mod read;
+mod renamed;
 mod select;
 mod session;
 mod slot;
@@ -67,7 +68,7 @@ use self::{
     session::Server,
 };
 use crate::{
-    engine::{Options, Read as _, Records, Retry, Space},
+    engine::{Options, Read as _, Records, Rename, Retry, Space},
     model::{
         error::{Error, Result, StoreError as _},
         reference::{MARK, Referrer},
@@ -306,24 +307,8 @@ impl Engine {
         self.pool.server().into()
     }
 
-    pub(crate) fn catalog(&self) -> Result<Records> {
-        self.records(&self.read()?)
-    }
-
-    fn records(&self, txn: &Txn<'_>) -> Result<Records> {
-        let sql =
-            format!("SELECT k, v FROM {}.{} ORDER BY k", quoted(&self.schema), quoted(CATALOG));
-        let mut records = Records::new();
-        for row in txn.query(&sql, &[])? {
-            let (key, record): (&[u8], &[u8]) = (column(&row, 0)?, column(&row, 1)?);
-            let key = String::from_utf8_lossy(key);
-            let Some((table, part)) = key.split_once('\0').filter(|it| !it.0.is_empty()) else {
-                continue;
-            };
-            let dot = if part.is_empty() { "" } else { "." };
-            records.push((format!("{table}{dot}{part}"), record.to_vec()));
-        }
-        Ok(records)
+    pub(crate) fn all_records(&self) -> Result<Records> {
+        renamed::records(&self.read()?, &self.schema)
     }
 
     pub(crate) fn drop_indexes(
@@ -331,7 +316,7 @@ impl Engine {
         choose: &mut dyn FnMut(&Records) -> Vec<String>,
     ) -> Result<Vec<String>, (Error, Option<Retry>)> {
         self.in_transaction(None, |txn| {
-            let dropped = choose(&self.records(txn)?);
+            let dropped = choose(&renamed::records(txn, &self.schema)?);
             if dropped.is_empty() {
                 return Ok(dropped);
             }
@@ -389,10 +374,12 @@ impl Engine {
         schema: &'static TableSchema,
         parts: Parts,
         excludes_writers: bool,
+        rename: &mut Rename<'_>,
         prepare: impl FnOnce(Writer<'_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
         let tables = Tables::new(&self.schema, schema, parts);
         self.in_transaction(excludes_writers.then_some(&tables), |txn| {
+            renamed::rename(txn, &self.schema, (&tables, parts), rename)?;
             let mut compared = Compared::new(txn, &self.schema, tables.needed().into_iter())?;
             compared.refuse_lost(txn, &tables)?;
             compared.change(txn, (&self.schema, &tables))?;

@@ -86,6 +86,7 @@ const fn index(name: &'static str, unique: bool) -> IndexSchema {
 
 const TABLE: &TableSchema = &TableSchema {
     name: "things",
+    was: &[],
     version: 1,
     fields: &[],
     previous: None,
@@ -96,7 +97,7 @@ const TABLE: &TableSchema = &TableSchema {
 };
 
 pub(super) fn open(engine: &Engine) -> Tables {
-    let opened = engine.open_table(TABLE, Parts::default(), false, |_| Ok(()));
+    let opened = engine.open_table(TABLE, Parts::default(), false, &mut |_| Ok(()), |_| Ok(()));
     opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
 }
 
@@ -168,11 +169,13 @@ fn one_of_two_transactions_that_read_the_row_of_the_other_conflicts() {
 fn the_count_of_a_queue_does_not_conflict() {
     const QUEUED: &TableSchema = &TableSchema {
         name: "queued",
+        was: &[],
         indexes: &[IndexSchema { eventual: true, ..index("later", false) }],
         ..*TABLE
     };
     on_a_server(|engine| {
-        let opened = engine.open_table(QUEUED, Parts::default(), false, |_| Ok(()));
+        let opened =
+            engine.open_table(QUEUED, Parts::default(), false, &mut |_| Ok(()), |_| Ok(()));
         let tables = opened.map_err(|(error, _)| error)?;
         let queue = tables.queue.as_ref().expect("a queue").relation.sql.clone();
         let facts = &tables.facts.sql;

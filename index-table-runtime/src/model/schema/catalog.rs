@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::{
     AggregateSchema, Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, SumSchema,
     TableSchema, field_of,
+    renamed::{WAY_OUT, renamed_to},
     versions::{VersionRecord, first_difference, names_and_types},
 };
 use crate::model::{
     error::{Error, Result},
     key::fits,
-    reference::{MARK, ReferenceSchema},
+    reference::{MARK, ReferenceSchema, TO},
     stream::{ChangeStream, STREAM},
 };
 
@@ -37,9 +38,6 @@ pub(crate) const AGGREGATE: &str = "aggregate";
 pub(crate) const CHANGES: &str = "changes";
 /// The layout of a reference.
 pub(crate) const REFERENCE: &str = "reference";
-
-/// The prefix of the first option of a reference, before the name of the table to which it refers.
-const TO: &str = "to=";
 
 /// The forms of a field in a key.
 const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];
@@ -238,21 +236,23 @@ impl TableRecord {
     }
 
     pub(crate) fn decode(table: &'static str, bytes: &[u8]) -> Result<Self> {
-        Self::read(bytes).map_err(|difference| Error::SchemaMismatch {
-            table,
-            difference,
-            way_out: if matches!(postcard::take_from_bytes::<u32>(bytes), Ok((..FORMAT, _))) {
-                "write its rows to a dump with the release of index-table that wrote it, by the command `dump`, and \
-                 read them into a new store by `load --no-changes`"
-            } else {
-                "open it with the release of index-table that wrote it, or a later one"
-            },
-        })
+        let way_out = if renamed_to(bytes).is_some() {
+            WAY_OUT
+        } else if matches!(postcard::take_from_bytes::<u32>(bytes), Ok((..FORMAT, _))) {
+            "write its rows to a dump with the release of index-table that wrote it, by the command `dump`, and \
+             read them into a new store by `load --no-changes`"
+        } else {
+            "open it with the release of index-table that wrote it, or a later one"
+        };
+        Self::read(bytes).map_err(|difference| Error::SchemaMismatch { table, difference, way_out })
     }
 
     /// Decodes a record. # Errors The reason why it can't be decoded.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
         const UNREADABLE: &str = "its catalog record can't be read";
+        if let Some(to) = renamed_to(bytes) {
+            return Err(format!("it was renamed to `{to}`"));
+        }
         // The format comes first, so that a record of a later format is recognized.
         match postcard::take_from_bytes::<u32>(bytes) {
             Ok((FORMAT, _)) => {}

@@ -4,6 +4,7 @@ mod aggregate;
 mod catalog;
 mod parts;
 mod recorded;
+mod renamed;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,8 @@ pub(crate) use catalog::{
     TableRecord,
 };
 pub(crate) use parts::Parts;
-pub(crate) use state::{ANALYSIS, Building, Retired, StateRecord, is_index};
+pub(crate) use renamed::{Renaming, both_exist, needs_catalog, renamed_to};
+pub(crate) use state::{ANALYSIS, Building, DATABASES, Retired, StateRecord, is_index};
 pub(crate) use versions::{VersionRecord, version_of};
 
 use std::{any::TypeId, ops::Range};
@@ -34,6 +36,8 @@ use crate::model::{
 pub struct TableSchema {
     /// The name, in the file and in errors.
     pub name: &'static str,
+    /// `#[table(was = …)]`: the former names, the last first.
+    pub was: &'static [&'static str],
     /// `#[table(version = …)]`.
     pub version: u32,
     /// All fields of the struct in order of declaration.
@@ -223,6 +227,7 @@ impl TableSchema {
     pub(crate) const fn of_records(name: &'static str, primary_key: &'static [KeyField]) -> Self {
         Self {
             name,
+            was: &[],
             version: 1,
             fields: &[],
             previous: None,

@@ -26,6 +26,7 @@ impl TableRecord {
         let indexes = indexes.map(index).collect::<Result<_, _>>()?;
         Ok(TableSchema {
             name: kept_text(table),
+            was: &[],
             version: self.version,
             fields: kept_list(fields),
             previous: None,

@@ -55,6 +55,10 @@ pub(crate) struct Retired {
 /// The part of a table with its kept analysis. It begins with [`MARK`], and is no reference.
 pub(crate) const ANALYSIS: &str = "@analysis";
 
+/// The part of a renamed table with the names of its databases. A release without support for it reads a reference that it can't
+/// decode, and does not open the table.
+pub(crate) const DATABASES: &str = "@.databases";
+
 /// Whether the record of a part of a table concerns an index. Names of indexes are identifiers, versions of rows are
 /// numbers, and references to the table begin with [`MARK`].
 pub(crate) fn is_index(part: &str) -> bool {

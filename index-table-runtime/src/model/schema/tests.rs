@@ -14,6 +14,7 @@ use format::{documented, hex};
 
 static TABLE: TableSchema = TableSchema {
     name: "films",
+    was: &[],
     version: 1,
     fields: &[FieldSchema::new::<Option<u16>>("year", "Option<u16>")],
     previous: None,
@@ -201,6 +202,7 @@ mod chain {
     );
     static TABLE: TableSchema = TableSchema {
         name: "chained",
+        was: &[],
         version: 4,
         fields: &[
             FieldSchema::new::<String>("town", "String"),

@@ -166,6 +166,7 @@ const KEY: ShardKey = ShardKey { fields: 2, hashed: false, map: "things", global
 /// (tenant, region) is the shard key of rows with the primary key (tenant, region, id).
 static TABLE: TableSchema = TableSchema {
     name: "things",
+    was: &[],
     version: 1,
     fields: &[],
     previous: None,

@@ -66,7 +66,7 @@ const UNCONFIRMED: &str = "unconfirmed";
 const RESTORED: &str = "restored";
 
 /// Encoded records, with their keys.
-type Encoded = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Encoded = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The unique number of a manager. Its shards record it.
 pub(crate) type ManagerId = [u8; 16];
@@ -281,7 +281,7 @@ impl Manager {
 
     /// Replaces all records, in one transaction.
     /// Changes the records in one transaction, so that no change of another thread is lost.
-    fn update(&self, change: &dyn Fn(&mut Encoded) -> Result<()>) -> Result<()> {
+    pub(super) fn update(&self, change: &dyn Fn(&mut Encoded) -> Result<()>) -> Result<()> {
         let records = update(&self.engine, &MANAGER, change)?;
         if let Some(archive) = self.archive.get() {
             archive.set(&records);

@@ -304,6 +304,19 @@ impl CurrentMaps {
         Arc::make_mut(&mut *now).by_name.insert(name, map);
     }
 
+    /// Gives maps other names. No table in use has them, so the generation stays the same.
+    pub(super) fn rename(&self, new_name: &dyn Fn(&str) -> Option<String>) {
+        let mut now = self.now.write();
+        let maps = &mut Arc::make_mut(&mut *now).by_name;
+        for (name, new) in
+            maps.keys().filter_map(|it| Some((it.clone(), new_name(it)?))).collect::<Vec<_>>()
+        {
+            if let Some(map) = maps.remove(&name) {
+                maps.insert(new, map);
+            }
+        }
+    }
+
     /// Returns the maps of a transaction; `None` for the maps of an empty store.
     fn of(&self, at: &MapsAt) -> Option<Arc<Maps>> {
         at.maps.clone().or_else(|| self.first.get().cloned())

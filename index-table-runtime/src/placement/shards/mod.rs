@@ -38,6 +38,7 @@ mod own;
 mod parts;
 mod pin;
 mod read;
+mod renamed;
 mod states;
 mod steps;
 mod tables;
@@ -232,7 +233,7 @@ pub(crate) struct Engine {
     shards: List<Shard>,
     maps: Arc<CurrentMaps>,
     /// The shards of placed tables. Other tables without a shard key are in the first shard.
-    places: BTreeMap<String, ShardNumber>,
+    places: RwLock<BTreeMap<String, ShardNumber>>,
     /// The locations of the rows of all tables that have ever been opened.
     tables: Mutex<BTreeMap<String, TableRecord>, rank::Locations>,
     directory: Option<PathBuf>,
@@ -290,7 +291,7 @@ impl Engine {
             id,
             shards,
             maps,
-            places,
+            places: RwLock::new(places),
             tables,
             directory,
             manager,
@@ -430,10 +431,11 @@ impl Engine {
     pub(crate) fn tables_placed_in(&self, shard: ShardNumber) -> Vec<String> {
         let known = self.tables.lock();
         let whole = known.iter().filter(|(_, record)| record.place().is_some());
-        let all: BTreeSet<_> = whole.map(|(table, _)| table).chain(self.places.keys()).collect();
+        let places = self.places.read().clone();
+        let all: BTreeSet<_> = whole.map(|(table, _)| table).chain(places.keys()).collect();
         let place = |table: &str| {
             let recorded = || known.get(table).and_then(TableRecord::place);
-            let declared = || self.places.get(table).copied();
+            let declared = || places.get(table).copied();
             self.moved_to(table).or_else(declared).or_else(recorded)
         };
         all.into_iter().filter(|table| place(table) == Some(shard)).cloned().collect()
@@ -451,7 +453,7 @@ impl Engine {
 
     /// Returns the shard of the rows of a table without a shard key before its first move.
     fn first_place_of(&self, table: &str) -> ShardNumber {
-        let place = self.places.get(table).copied();
+        let place = self.places.read().get(table).copied();
         place.or_else(|| self.main_table_in(table)).unwrap_or_default()
     }
 
@@ -531,7 +533,7 @@ impl Engine {
 
     /// Whether the store has placed a table in a shard.
     pub(crate) fn is_placed(&self, table: &str) -> bool {
-        self.places.contains_key(table)
+        self.places.read().contains_key(table)
     }
 
     /// Returns the number of the shard with this name.
@@ -565,7 +567,7 @@ impl Engine {
         let mismatch = |difference: String, way_out| {
             Err(Error::SchemaMismatch { table: schema.name, difference, way_out })
         };
-        let place = self.places.get(schema.name).copied();
+        let place = self.places.read().get(schema.name).copied();
         let key = match (distribution, place) {
             (Distribution::Whole, _) => {
                 let routing = Routing::whole(schema, self.first_place_of(schema.name));

@@ -202,6 +202,7 @@ const fn index(name: &'static str, strategy: Carried, unique: bool, eventual: bo
 /// A table with an index of each layout, and a queue.
 const TABLE: &TableSchema = &TableSchema {
     name: "things",
+    was: &[],
     version: 1,
     fields: &[],
     previous: None,

@@ -44,6 +44,7 @@ impl Entity for Link {
     type Key = u16;
     const TABLE: &'static TableSchema = &TableSchema {
         name: "links",
+        was: &[],
         version: 1,
         fields: &[
             FieldSchema::new::<u16>("id", "u16"),

@@ -17,6 +17,7 @@ use crate::{
     model::{
         error::{Error, Result},
         lists::LISTS,
+        schema::TableRecord,
     },
     placement::{
         Writer,
@@ -483,12 +484,15 @@ fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
     if table.tables.several().is_some() {
         return Ok(());
     }
-    if writer.reader().record("")?.is_some_and(|record| table.accepts(record)) {
+    let record = writer.reader().record("")?;
+    if record.is_some_and(|record| table.accepts(record)) {
         if let Some(record) = writer.reader().record(LISTS)? {
             table.rows.lists.see(record);
         }
         return Ok(());
     }
+    // For a renamed table, this error has its new name.
+    record.map(|record| TableRecord::decode(table.schema.name, record)).transpose()?;
     Err(table.declared_otherwise())
 }
 

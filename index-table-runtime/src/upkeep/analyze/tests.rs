@@ -73,6 +73,7 @@ fn without_entries_all_figures_are_zero() {
 fn a_kept_analysis_has_the_documented_bytes() {
     static TABLE: TableSchema = TableSchema {
         name: "people",
+        was: &[],
         version: 1,
         fields: &[FieldSchema::new::<String>("town", "String")],
         previous: None,

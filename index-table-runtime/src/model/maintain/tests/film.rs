@@ -49,6 +49,7 @@ impl Entity for Film {
 
     const TABLE: &'static TableSchema = &TableSchema {
         name: "films",
+        was: &[],
         version: 300,
         fields: &[
             FieldSchema::new::<String>("country", "String"),

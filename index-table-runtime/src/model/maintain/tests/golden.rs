@@ -40,6 +40,7 @@ impl Entity for Customer {
 
     const TABLE: &'static TableSchema = &TableSchema {
         name: "customers",
+        was: &[],
         version: 1,
         fields: &[
             FieldSchema::new::<u16>("id", "u16"),
@@ -159,6 +160,7 @@ fn the_record_of_an_older_version_matches_the_example() {
     let newer = TableRecord::of(
         &TableSchema {
             name: "customers",
+            was: &[],
             version: 2,
             fields: &[],
             previous: None,

@@ -116,6 +116,7 @@ impl Entity for Word {
 
     const TABLE: &'static TableSchema = &TableSchema {
         name: "words",
+        was: &[],
         version: 1,
         fields: &[
             FieldSchema::new::<String>("word", "String"),

@@ -1,0 +1,159 @@
+//! The databases of renamed tables.
+//!
+//! LMDB can't rename a database. So the databases of a renamed table keep their names, and the catalog has the name with which
+//! they begin. A new table whose own name is the beginning of another table's databases gets another beginning.
+
+use std::borrow::Cow;
+
+use heed::{DatabaseOpener, RoTxn, RwTxn, WithoutTls};
+
+use super::{
+    env::Engine,
+    journal::recorder::Recorder,
+    named::Named,
+    names::{CATALOG, Database, QUEUE, SEQUENCES},
+};
+use crate::{
+    engine::{Records, Rename},
+    model::{
+        error::Result,
+        schema::{DATABASES, Parts, Renaming, TableSchema, both_exist, needs_catalog, renamed_to},
+    },
+};
+
+/// The first byte of the record with the beginning. No state of an index begins with it.
+const TAG: u8 = 127;
+
+/// Returns the name of the record with the beginning of a table's databases.
+fn record_of(table: &str) -> String {
+    format!("{table}.{DATABASES}")
+}
+
+fn beginning(record: &[u8]) -> Option<&str> {
+    str::from_utf8(record.strip_prefix(&[TAG])?).ok()
+}
+
+/// Returns the name of a database in the file. `name` is its name if its table was never renamed.
+///
+/// Cost: a look-up in the catalog.
+pub(super) fn stored<'n>(
+    catalog: &Database<'_>,
+    txn: &RoTxn<'_>,
+    name: &'n str,
+) -> heed::Result<Cow<'n, str>> {
+    let (prefix, rest) = match name.strip_prefix(QUEUE) {
+        Some(table) => (QUEUE, table),
+        None => ("", name),
+    };
+    let (table, _) = rest.split_once('.').unwrap_or((rest, ""));
+    if table.is_empty() {
+        return Ok(name.into());
+    }
+    let record = catalog.get(txn, record_of(table).as_bytes())?;
+    let Some(beginning) = record.and_then(beginning) else { return Ok(name.into()) };
+    let part = rest.get(table.len()..).unwrap_or_default();
+    Ok(format!("{prefix}{beginning}{part}").into())
+}
+
+/// Gives a renamed table the beginning of its databases, and a new table a beginning that no other table has.
+fn name_databases(renaming: &mut Renaming<'_>, schema: &TableSchema) {
+    for (from, to) in renaming.tables.clone() {
+        let record = record_of(to);
+        let name = renaming.record(&record).and_then(beginning).unwrap_or(from).to_owned();
+        renaming.set(record, (name != to).then(|| [&[TAG], name.as_bytes()].concat()));
+    }
+    let table = schema.name;
+    if renaming.has(table) {
+        return;
+    }
+    let (suffix, own) = (format!(".{DATABASES}"), record_of(table));
+    let is_taken = |name: &str| {
+        let is_other = |record: &str| record.ends_with(&suffix) && record != own;
+        let mut others = renaming.records().filter(|(record, _)| is_other(record));
+        others.any(|(_, record)| beginning(record) == Some(name))
+    };
+    // No table has a name with this character.
+    let others = (2_u32..).map(|number| format!("{table}~{number}"));
+    let free = [table.to_owned()].into_iter().chain(others).find(|name| !is_taken(name));
+    if let Some(name) = free.filter(|name| name != table) {
+        renaming.set(record_of(table), Some([&[TAG], name.as_bytes()].concat()));
+    }
+}
+
+impl Engine {
+    /// Renames tables before a table is opened, in its write transaction.
+    pub(super) fn rename<'e>(
+        &self,
+        (opener, txn): (&DatabaseOpener<'e, WithoutTls>, &mut RwTxn<'e>),
+        recorder: &mut Recorder,
+        (schema, parts): (&'static TableSchema, Parts),
+        rename: &mut Rename<'_>,
+    ) -> Result<()> {
+        let failed = |error| self.error(error);
+        let catalog: Option<Database<'_>> =
+            opener.open_database(txn, Some(CATALOG)).map_err(failed)?;
+        let Some(catalog) = catalog else { return Ok(()) };
+        let has = |table: &str| {
+            let record = catalog.get(txn, table.as_bytes()).map_err(failed)?;
+            Ok(record.is_some_and(|record| renamed_to(record).is_none()))
+        };
+        if !needs_catalog(schema, parts, has)? {
+            return Ok(());
+        }
+        let records: Records = self.records(&catalog, txn)?;
+        let mut renaming = Renaming::of(&records);
+        rename(&mut renaming)?;
+        for (table, was) in &renaming.unused {
+            let name = stored(&catalog, txn, was).map_err(failed)?;
+            let facts: Option<Database<'_>> =
+                opener.open_database(txn, Some(&name)).map_err(failed)?;
+            let is_empty = facts.map_or(Ok(true), |facts| facts.is_empty(txn));
+            if !is_empty.map_err(failed)? {
+                return Err(both_exist(table, was));
+            }
+        }
+        name_databases(&mut renaming, schema);
+        let catalog = Named::new(catalog, CATALOG);
+        for (name, record) in renaming.changes() {
+            let changed = match record {
+                Some(record) => catalog.put(txn, recorder, name.as_bytes(), record),
+                None => catalog.delete(txn, recorder, name.as_bytes()).map(drop),
+            };
+            changed.map_err(failed)?;
+        }
+        if renaming.tables.is_empty() {
+            return Ok(());
+        }
+        let sequences: Option<Database<'_>> =
+            opener.open_database(txn, Some(SEQUENCES)).map_err(failed)?;
+        if let Some(sequences) = sequences {
+            let sequences = Named::new(sequences, SEQUENCES);
+            for (from, to) in &renaming.tables {
+                move_sequences(&sequences, txn, recorder, (from, to)).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Moves the last numbers of a table, and of its shard keys.
+fn move_sequences(
+    sequences: &Named<'_>,
+    txn: &mut RwTxn<'_>,
+    recorder: &mut Recorder,
+    (from, to): (&str, &str),
+) -> heed::Result<()> {
+    let mut moved: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    for record in sequences.prefix_iter(txn, from.as_bytes())? {
+        let (key, number) = record?;
+        let rest = key.get(from.len()..).unwrap_or_default();
+        if rest.first().is_none_or(|dot| *dot == b'.') {
+            moved.push((rest.to_vec(), number.to_vec()));
+        }
+    }
+    for (rest, number) in moved {
+        sequences.delete(txn, recorder, &[from.as_bytes(), &rest].concat())?;
+        sequences.put(txn, recorder, &[to.as_bytes(), &rest].concat(), &number)?;
+    }
+    Ok(())
+}
