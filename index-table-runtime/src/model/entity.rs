@@ -63,11 +63,7 @@ impl<R: Serialize> RowFormat<R> {
     /// [`EncodeError`] when its `Serialize` fails.
     #[inline]
     pub fn encode(row: &R, out: RowOutput<'_>) -> Result<(), EncodeError> {
-        // Without `?`, which a debug build compiles for each type.
-        match out.lists.encode(row, out.bytes) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        out.lists.encode(row, out.bytes)
     }
 }
 
@@ -78,10 +74,7 @@ impl<R: Serialize + Entity> RowFormat<R> {
     ///
     /// [`EncodeError`] when its `Serialize` fails.
     pub fn encode_sorted(row: &R, out: RowOutput<'_>) -> Result<(), EncodeError> {
-        match out.lists.encode_sorted(row, R::COLLECTIONS, out.bytes) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        out.lists.encode_sorted(row, R::COLLECTIONS, out.bytes)
     }
 }
 

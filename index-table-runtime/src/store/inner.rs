@@ -187,6 +187,7 @@ impl Inner {
             None => 0,
         };
         let orders = OnceLock::new();
+        let is_split = self.engines.several().is_some();
         if self.engines.several().is_some() {
             let _ = orders.set(Orders::after(last_change));
         }
@@ -208,6 +209,7 @@ impl Inner {
                 orders,
                 lists: Arc::clone(&rows.lists),
                 recorded: AtomicU64::new(recorded),
+                is_split,
             }),
             store: self.id,
             opened,

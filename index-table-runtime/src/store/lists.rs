@@ -52,6 +52,15 @@ impl TableLists {
         let lists = tables.entry(table).or_insert_with(|| {
             let lists = Lists::default();
             let engines = Arc::clone(&self.engines);
+            #[cfg(feature = "postgres")]
+            lists.set_exchange({
+                let engines = Arc::clone(&engines);
+                Box::new(move |before, after| {
+                    let engine = engines.lock().first().and_then(Weak::upgrade);
+                    let engine = engine.as_deref().and_then(engine::Engine::postgres);
+                    engine.map(|it| it.exchange_record((table, LISTS), before, after))
+                })
+            });
             lists.set_source(Box::new(move || {
                 let engines: Vec<_> = engines.lock().iter().filter_map(Weak::upgrade).collect();
                 engines.iter().filter_map(|engine| record(engine, table)).collect()
@@ -64,6 +73,10 @@ impl TableLists {
 
 /// Reads the record of a table's lists; `None` also if that fails.
 fn record(engine: &engine::Engine, table: &str) -> Option<Vec<u8>> {
+    #[cfg(feature = "postgres")]
+    if let Some(engine) = engine.postgres() {
+        return engine.record_now(table, LISTS).ok().flatten();
+    }
     let records = engine.catalog().ok()?;
     let own = format!("{table}.{LISTS}");
     records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record)

@@ -37,6 +37,8 @@ pub(crate) struct SharedTable {
     pub(crate) lists: Arc<Lists>,
     /// The version of the lists that the data file has; in several data files, that all of them have.
     pub(crate) recorded: AtomicU64,
+    /// Whether the table is in several data files.
+    pub(crate) is_split: bool,
 }
 
 /// A function that gets the bytes of rows before they are deleted.
@@ -70,7 +72,9 @@ impl Written {
     /// Whether the data files have all lists of the table.
     #[inline]
     pub(crate) fn has_lists(&self) -> bool {
-        self.shared.lists.version() <= self.shared.recorded.load(Ordering::Acquire)
+        let (version, shared) = (self.shared.lists.version(), &self.shared);
+        let recorded = shared.recorded.load(Ordering::Acquire);
+        (version <= recorded || !shared.is_split && version <= shared.lists.recorded())
             && !self.has_lost_lists()
     }
 

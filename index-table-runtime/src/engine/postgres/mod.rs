@@ -22,6 +22,7 @@ mod ends;
 mod error;
 #[cfg(test)]
 mod golden;
+mod lists;
 mod names;
 mod numbers;
 mod options;

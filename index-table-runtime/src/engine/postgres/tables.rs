@@ -128,6 +128,6 @@ impl Tables {
 }
 
 /// Returns the prefix of the keys of a table in the tables of all tables.
-fn prefix_of(table: &str) -> Vec<u8> {
+pub(super) fn prefix_of(table: &str) -> Vec<u8> {
     [table.as_bytes(), &[0]].concat()
 }

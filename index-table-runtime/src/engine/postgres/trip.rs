@@ -15,6 +15,7 @@ use super::{
 };
 use crate::model::{
     error::{Error, Result},
+    lists::LISTS,
     schema::{TableRecord, TableSchema},
 };
 
@@ -286,7 +287,8 @@ impl Session<'_> {
             if let Some(changes) = changes {
                 self.catalog.insert(changes, key, &Arc::new(now.map(Box::from)));
             }
-            if now == record.as_deref() {
+            // Rows of the lists that the transaction knows stay readable.
+            if now == record.as_deref() || key.ends_with(LISTS.as_bytes()) {
                 continue;
             }
             if self.writes {

@@ -218,6 +218,15 @@ enum Reason {
     Included(#[from] postcard::Error),
     #[error(transparent)]
     Row(#[from] index_table_rows::Error),
+    /// What the row needs could not be recorded.
+    #[error(transparent)]
+    Store(#[from] Box<Error>),
+}
+
+impl From<Error> for EncodeError {
+    fn from(error: Error) -> Self {
+        Self(Box::new(error).into())
+    }
 }
 
 impl From<postcard::Error> for EncodeError {
@@ -234,7 +243,10 @@ impl From<index_table_rows::Error> for EncodeError {
 
 impl EncodeError {
     pub(crate) fn of(self, table: &'static str) -> Error {
-        Error::Codec { table, reason: self.to_string() }
+        match self.0 {
+            Reason::Store(error) => *error,
+            reason => Error::Codec { table, reason: reason.to_string() },
+        }
     }
 }
 

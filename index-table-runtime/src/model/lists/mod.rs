@@ -25,7 +25,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::record::{LISTS, decode};
 use self::slots::Slots;
-use crate::locks::Mutex;
+use crate::{
+    locks::Mutex,
+    model::error::{EncodeError, Error},
+};
 
 /// The result of [`Lists::open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,14 @@ pub(crate) enum Opened {
     /// A number means another list in the data file.
     Contradicted,
 }
+
+/// The maximum number of attempts to record a version while other clients record others.
+const MOST_EXCHANGES: u32 = 64;
+
+/// Replaces the record of the lists on a server, if it is still the first argument. Returns false if it was not, and `None` if
+/// the record is written by the transactions of the rows.
+pub(crate) type Exchange =
+    Box<dyn Fn(Option<&[u8]>, &[u8]) -> Option<Result<bool, Error>> + Send + Sync>;
 
 /// Reads the records of the lists from all data files, or from the server.
 pub(crate) type Source = Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>;
@@ -53,6 +64,7 @@ pub(crate) struct Lists {
     seen: AtomicU64,
     growing: Mutex<()>,
     source: OnceLock<Source>,
+    exchange: OnceLock<Exchange>,
 }
 
 impl Default for Lists {
@@ -67,6 +79,7 @@ impl Default for Lists {
             seen: AtomicU64::new(0),
             growing: Mutex::default(),
             source: OnceLock::new(),
+            exchange: OnceLock::new(),
         }
     }
 }
@@ -102,12 +115,17 @@ impl Lists {
         &self,
         value: &T,
         out: &mut Vec<u8>,
-    ) -> Result<(), rows::Error> {
+    ) -> Result<(), EncodeError> {
         match self.catalog().encode(value, out) {
             Err(error) if error.is_unrecorded() => {
-                self.claim(&mut |catalog| catalog.record(value, out))
-            },
-            outcome => outcome,
+                let start = out.len();
+                self.claim(&mut |catalog| {
+                    out.truncate(start);
+                    catalog.record(value, out)
+                })
+            }
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(()),
         }
     }
 
@@ -121,12 +139,17 @@ impl Lists {
         value: &T,
         sorted: &'static [CollectionField],
         out: &mut Vec<u8>,
-    ) -> Result<(), rows::Error> {
+    ) -> Result<(), EncodeError> {
         match self.catalog().encode_sorted(value, sorted, out) {
             Err(error) if error.is_unrecorded() => {
-                self.claim(&mut |catalog| catalog.record_sorted(value, sorted, out))
+                let start = out.len();
+                self.claim(&mut |catalog| {
+                    out.truncate(start);
+                    catalog.record_sorted(value, sorted, out)
+                })
             }
-            outcome => outcome,
+            Err(error) => Err(error.into()),
+            Ok(()) => Ok(()),
         }
     }
 
@@ -161,16 +184,46 @@ impl Lists {
     fn claim(
         &self,
         record: &mut dyn FnMut(&mut Catalog) -> Result<(), rows::Error>,
-    ) -> Result<(), rows::Error> {
+    ) -> Result<(), EncodeError> {
         // Another process may have recorded what the value needs.
         self.refresh();
-        let _growing = self.growing.lock();
-        let mut next = self.catalog().clone();
-        record(&mut next)?;
-        if next.version() != self.version() && !self.publish(next) {
-            return Err(rows::Reason::TooLarge.into());
+        for _ in 0..MOST_EXCHANGES {
+            let (before, next) = {
+                let _growing = self.growing.lock();
+                let before = self.catalog().clone();
+                let mut next = before.clone();
+                record(&mut next)?;
+                if next.version() == before.version() {
+                    return Ok(());
+                }
+                if self.exchange.get().is_none() {
+                    return self.claimed(next);
+                }
+                (before, next)
+            };
+            let bytes = record::encode(&before);
+            let bytes = (before.version() > 0).then_some(bytes.as_slice());
+            match self.exchange.get().and_then(|it| it(bytes, &record::encode(&next))) {
+                None => {
+                    let _growing = self.growing.lock();
+                    // Otherwise, another thread has made a version, and the value is written with that.
+                    if self.catalog() == &before {
+                        return self.claimed(next);
+                    }
+                }
+                Some(Ok(true)) => {
+                    self.take(next);
+                    return Ok(());
+                }
+                Some(Ok(false)) => drop(self.refresh()),
+                Some(Err(error)) => return Err(error.into()),
+            }
         }
-        Ok(())
+        Err(Error::RetriesExhausted { attempts: MOST_EXCHANGES }.into())
+    }
+
+    fn claimed(&self, next: Catalog) -> Result<(), EncodeError> {
+        if self.publish(next) { Ok(()) } else { Err(rows::Error::from(rows::Reason::TooLarge).into()) }
     }
 
     /// Makes a version current. Returns false if there are too many versions.
@@ -178,6 +231,12 @@ impl Lists {
         let Some(position) = self.versions.push(next) else { return false };
         self.current.store(position, Ordering::Release);
         true
+    }
+
+    /// Sets how versions are recorded on a server.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn set_exchange(&self, exchange: Exchange) {
+        let _ = self.exchange.set(exchange);
     }
 
     /// Sets where [`refresh`](Lists::refresh) reads the records.
@@ -253,6 +312,11 @@ impl Lists {
     /// Notes that a data file has this version.
     pub(crate) fn note_recorded(&self, version: u64) {
         self.recorded.fetch_max(version, Ordering::AcqRel);
+    }
+
+    /// Returns the version that a data file has.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Acquire)
     }
 
     /// Returns the record of the current catalog, with its version.

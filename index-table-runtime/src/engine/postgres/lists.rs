@@ -1,0 +1,96 @@
+//! The lists of the rows of a table, which are recorded in a transaction of their own.
+//!
+//! If each transaction recorded the lists of its rows, those that write the first rows at the same time would conflict. So a
+//! store records lists on another connection, before it writes a row of them. If the transaction of the row fails, the lists
+//! stay without a row.
+
+use tokio_postgres::types::ToSql;
+
+use super::{
+    Engine,
+    connection::{Connection, Outcome, Response, column},
+    error,
+    tables::prefix_of,
+};
+use crate::model::error::{Error, Result};
+
+/// The maximum waiting time for a transaction that changes the same record.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000";
+
+impl Engine {
+    /// Reads a record of a table in the catalog, as it is now.
+    pub(crate) fn record_now(&self, table: &str, part: &str) -> Result<Option<Vec<u8>>> {
+        let (key, sql) = self.place_of(table, part);
+        let sql = format!("SELECT v FROM {sql} WHERE k = $1");
+        self.elsewhere(|connection| {
+            let rows = connection.query(&sql, &[&key])?;
+            let record = |row| column::<&[u8]>(row, 0).map(<[u8]>::to_vec);
+            Ok(rows.first().map(record).transpose())
+        })?
+    }
+
+    /// Replaces a record of a table in the catalog, if it is still `before`. Returns whether it was.
+    pub(crate) fn exchange_record(
+        &self,
+        (table, part): (&str, &str),
+        before: Option<&[u8]>,
+        after: &[u8],
+    ) -> Result<bool> {
+        let (key, sql) = self.place_of(table, part);
+        let replace = format!(
+            "INSERT INTO {sql} AS s (k, v) VALUES ($1, $2) \
+             ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v WHERE s.v = $3"
+        );
+        self.elsewhere(|connection| {
+            let exchanged = self.exchange(connection, &replace, &[&key, &after, &before]);
+            if !matches!(exchanged, Ok(true)) {
+                connection.send("ROLLBACK");
+            }
+            exchanged
+        })
+    }
+
+    fn exchange(
+        &self,
+        connection: &Connection,
+        replace: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Outcome<bool> {
+        let (replace, count) =
+            (connection.prepared(replace)?, connection.prepared(&self.catalog.change())?);
+        let begun = connection.send_simple(BEGIN);
+        let replaced = connection.send_execute(&replace, parameters);
+        begun.wait()?;
+        let Response::Count(1) = replaced.wait()? else { return Ok(false) };
+        let counted = connection.send_execute(&count, &[]);
+        let committed = connection.send_simple("COMMIT");
+        let counted = counted.wait();
+        let committed = committed.wait();
+        counted?;
+        committed?;
+        Ok(true)
+    }
+
+    /// Returns the key of a record, and the SQL table that has it.
+    fn place_of(&self, table: &str, part: &str) -> (Vec<u8>, &str) {
+        ([&prefix_of(table), part.as_bytes()].concat(), &self.catalog.relation.sql)
+    }
+
+    /// Uses an idle connection, or a new connection if all connections of the pool are in use.
+    fn elsewhere<T>(&self, work: impl Fn(&Connection) -> Outcome<T>) -> Result<T> {
+        self.refuse_forked()?;
+        let failed = |error| error::of(self.pool.server(), error);
+        while let Some(leased) = self.pool.take_another()? {
+            match work(&*leased.get()?).map_err(failed) {
+                // The connection was lost while it was idle.
+                Err(Error::Unreachable { .. }) if !leased.is_new() => {}
+                Err(error) => return Err(error),
+                Ok(done) => {
+                    leased.keep();
+                    return Ok(done);
+                }
+            }
+        }
+        work(&self.pool.open()?).map_err(failed)
+    }
+}
