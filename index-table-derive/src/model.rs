@@ -17,6 +17,8 @@ pub(crate) struct Table {
     pub(crate) row: Ident,
     /// Whether the struct has exactly the fields of the model; false after an error about a field.
     pub(crate) storable: bool,
+    /// Whether a row can have other entries when it is read back.
+    pub(crate) reads_back: bool,
     pub(crate) repository: Ident,
     pub(crate) name: String,
     /// The former names of the table, the last first.
@@ -169,6 +171,8 @@ pub(crate) struct Field {
     pub(crate) name: String,
     /// The names by which serde reads the field in a row: its name there, and then its aliases.
     pub(crate) stored: Vec<String>,
+    /// Whether a row may lack the field, which has the default of its type then.
+    pub(crate) skipped: bool,
     pub(crate) ty: DataType,
     /// The type as text.
     pub(crate) declared: String,

@@ -195,7 +195,8 @@ fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
         }
         Source::Row(field) => {
             let (ty, names) = (field.ty.carried(&cx.short, &cx.txn), super::stored_names(field));
-            return quote_spanned!(at(field.ty.span())=> __entry.field::<#ty>(#names)?);
+            let method = super::field_method(field);
+            return quote_spanned!(at(field.ty.span())=> __entry.#method::<#ty>(#names)?);
         }
     };
     quote_spanned!(at(span)=> __entry.#reader::<#ty>()?)

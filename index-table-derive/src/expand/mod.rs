@@ -145,6 +145,11 @@ fn visibility_at(cx: &Context<'_>, place: Span) -> TokenStream {
         .collect()
 }
 
+/// Expands to the name of the method that reads the field from a row.
+fn field_method(field: &Field) -> TokenStream {
+    if field.skipped { mixed!(field_or_default) } else { mixed!(field) }
+}
+
 /// Expands to `&["name"]`: the names by which serde reads the field in a row.
 fn stored_names(field: &Field) -> TokenStream {
     let names = &field.stored;

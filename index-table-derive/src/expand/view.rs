@@ -103,7 +103,10 @@ fn read(cx: &Context<'_>, field: &ViewField) -> TokenStream {
     let (ty, span) = (field_type(cx, field, &cx.short), at(field.field.ty.span()));
     let names = super::stored_names(&field.field);
     match &field.reading {
-        Reading::Carried | Reading::Owned => quote_spanned!(span=> __row.field::<#ty>(#names)?),
+        Reading::Carried | Reading::Owned => {
+            let field = super::field_method(&field.field);
+            quote_spanned!(span=> __row.#field::<#ty>(#names)?)
+        },
         Reading::With(function) => {
             quote_spanned!(span=> __row.field_with::<#ty>(#names, |__from| #function(__from))?)
         }

@@ -124,7 +124,7 @@ fn table(
     let mut indexes = index::lower_all(&mut scope, &attributes.indexes);
     let expiry = expiry::lower(&scope, &attributes.table, &mut indexes);
     let viewed = attributes.table.view.is_some();
-    serde::check(&attributes.serde, &fields, &mut indexes, viewed, errors);
+    let reads_back = serde::check(&attributes.serde, &fields, &mut indexes, viewed, errors);
     lint::check(&mut indexes, &primary_key, errors);
     let allowed = attributes.table.allow.as_ref().map_or(&[][..], |allow| &allow.value);
     let findings = lint::primary_key(&primary_key, allowed, errors);
@@ -156,6 +156,7 @@ fn table(
         row: input.ident.clone(),
         repository,
         storable: true,
+        reads_back,
         name,
         was,
         version,
@@ -227,6 +228,7 @@ fn declare<'a>(
     Some(Declared {
         field: Rc::new(Field {
             name: names::plain(&ident),
+            skipped: attributes.serde.iter().any(|key| key.name == "skip_serializing_if"),
             stored: attr::serde::names_of(
                 &ident,
                 &attributes.serde,

@@ -1,7 +1,6 @@
-//! Serde attributes that a stored row cannot have.
+//! Serde attributes that a stored row cannot have, and those with which it may be read back as another row.
 //!
-//! A row is stored without the names of its fields and without separators, so reading must mirror writing,
-//! field by field. Views, and entries that carry fields, read each field separately.
+//! Views, and entries of full indexes, read each field separately, by its names. So they need its type in the row.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -13,20 +12,21 @@ use crate::diagnostics::{Diagnostics, listed};
 use crate::model::{Field, KeyPart, Strategy};
 
 /// Reports the attributes that break the format. An index that can't carry its included fields keeps only its
-/// key.
+/// key. Returns true if a row can have other entries when it is read back, so that each row is read back before it is written.
 pub(super) fn check(
     on_struct: &[SerdeKey],
     fields: &[Declared<'_>],
     drafts: &mut [Draft],
     viewed: bool,
     errors: &Diagnostics,
-) {
+) -> bool {
     let full = drafts
         .iter()
         .find(|draft| matches!(draft.strategy, Strategy::Full))
         .map(|draft| draft.name.clone());
-    let calling_index =
-        drafts.iter().find(|draft| calls_a_method(draft)).map(|draft| draft.name.clone());
+    let calls_methods = drafts.iter().any(calls_a_method);
+    let read_alone = viewed || full.is_some();
+    let mut reads_back = !drafts.is_empty() && on_struct.iter().any(converts);
     let reader = match &full {
         Some(index) => Some(format!(
             "the entries of the full index `{index}` read the fields of the struct itself"
@@ -46,52 +46,64 @@ pub(super) fn check(
             in_key: declared.primary_key.is_some()
                 || drafts.iter().any(|draft| has_in_key(draft, field)),
             carried: full.is_some() || drafts.iter().any(|draft| includes(draft, field)),
-            calling_index: calling_index.as_deref(),
+            read_alone,
         };
+        reads_back |= (needed.in_key || needed.carried || calls_methods)
+            && declared.serde.iter().any(changes_the_value);
         if !check_field(declared, &needed, errors) {
             for draft in drafts.iter_mut() {
                 leave_out(draft, field);
             }
         }
     }
+    reads_back
+}
+
+/// Whether serde stores another type than the struct.
+fn converts(key: &SerdeKey) -> bool {
+    matches!(key.name.as_str(), "from" | "try_from" | "into" | "remote")
+}
+
+/// Whether serde may store another value of the field than it has, or none.
+fn changes_the_value(key: &SerdeKey) -> bool {
+    let name = key.name.as_str();
+    name.starts_with("skip") || name.ends_with("with") || name == "flatten"
 }
 
 /// The uses of a field in indexes.
-struct Need<'a> {
+struct Need {
     in_key: bool,
     /// Whether entries carry the field.
     carried: bool,
-    /// An index that calls a method, which may read any field.
-    calling_index: Option<&'a str>,
+    /// Whether a view or a full index reads the field by itself.
+    read_alone: bool,
 }
 
 /// Checks an attribute of the struct. `reader` describes the code that reads the fields separately, if there
 /// is any, with advice.
 fn check_struct(key: &SerdeKey, reader: Option<&str>, errors: &Diagnostics) {
-    match (key.name.as_str(), reader) {
-        ("tag" | "untagged" | "content", _) => {
-            report(key, "a row is stored without names, which this adds", errors);
-        }
-        ("from" | "try_from" | "into" | "remote", Some(reader)) => {
-            report(key, reader, errors);
-        }
-        _ => {}
+    if let Some(reader) = reader
+        && converts(key)
+    {
+        report(key, reader, errors);
     }
 }
 
 /// Reports the invalid attributes of a field. Returns true if entries can carry the field.
-fn check_field(declared: &Declared<'_>, need: &Need<'_>, errors: &Diagnostics) -> bool {
+fn check_field(declared: &Declared<'_>, need: &Need, errors: &Diagnostics) -> bool {
     let has = |name: &str| declared.serde.iter().any(|key| key.name == name);
+    let has_path =
+        |name: &str| declared.serde.iter().any(|key| key.name == name && key.path.is_some());
     let mut carriable = true;
     for key in &declared.serde {
         match key.name.as_str() {
-            "skip_serializing_if" => {
-                let reason = "a row is stored without the names of its fields, so none can be \
-                              skipped";
+            "skip_serializing_if" if need.read_alone && has_path("default") => {
+                let reason = "what reads the fields of the row separately has no value for a row without this one";
                 report(key, reason, errors);
+                carriable = false;
             }
-            "flatten" => {
-                let reason = "a row is stored without names, which this needs";
+            "flatten" if need.in_key || need.read_alone => {
+                let reason = "the row has the fields inside of this one, and not the field itself";
                 report(key, reason, errors);
                 carriable = false;
             }
@@ -100,25 +112,9 @@ fn check_field(declared: &Declared<'_>, need: &Need<'_>, errors: &Diagnostics) -
                 report(key, format!("a field of {place} must be stored with its row"), errors);
                 carriable = false;
             }
-            "skip" | "skip_serializing" | "skip_deserializing" if need.calling_index.is_some() => {
-                let index = need.calling_index.unwrap_or_default();
-                let reason = format!(
-                    "the index `{index}` calls a method, which must see equal values in a row \
-                     that is read back"
-                );
+            "skip_serializing" if !has("skip_deserializing") && !has("default") => {
+                let reason = "a field that is not written can't be read without a value; add `default`";
                 report(key, reason, errors);
-            }
-            "skip_serializing" if !has("skip_deserializing") => {
-                report(key, "a field that is not written can't be read; use `skip`", errors);
-            }
-            "skip_deserializing" if !has("skip_serializing") => {
-                report(key, "a field that is written must be read; use `skip`", errors);
-            }
-            "with" | "serialize_with" | "deserialize_with" if need.in_key => {
-                let reason = "serde could store another value in the row than the index has in \
-                              its key";
-                report(key, reason, errors);
-                carriable = false;
             }
             "with" | "serialize_with" | "deserialize_with" if need.carried => {
                 let reason = "an entry reads its fields one by one, by their types; it can't \

@@ -141,6 +141,9 @@ pub trait Entity: Sized + 'static {
     /// The fields with collections that are stored in a canonical order.
     const COLLECTIONS: &'static [CollectionField] = &[];
 
+    /// Whether a row can have other entries when it is read back, so that each row is read back before it is written.
+    const READS_BACK: bool = false;
+
     /// The index that orders the rows by the time of `#[table(expires = …)]`.
     const EXPIRY: Option<Expiry> = None;
 

@@ -176,6 +176,18 @@ impl<'txn> EntryReader<'txn> {
         }
     }
 
+    /// Reads a field like [`field`](EntryReader::field), which is the default if the row lacks it.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the bytes are not such a field.
+    pub fn field_or_default<T: Deserialize<'txn> + Default>(
+        &mut self,
+        names: &[&'static str],
+    ) -> Result<T, DecodeError> {
+        or_default(self.field(names))
+    }
+
     /// Reads the next included field as text. Equal to [`included`](EntryReader::included) for a `&str`, and faster if the
     /// text is short and ASCII.
     ///
@@ -221,6 +233,18 @@ impl<'txn> RowReader<'txn> {
         field(&mut self.fields, names)
     }
 
+    /// Reads a field like [`field`](RowReader::field), which is the default if the row lacks it.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the bytes are not such a field.
+    pub fn field_or_default<T: Deserialize<'txn> + Default>(
+        &mut self,
+        names: &[&'static str],
+    ) -> Result<T, DecodeError> {
+        or_default(self.field(names))
+    }
+
     /// Reads a field with the function of serde's `deserialize_with`.
     ///
     /// # Errors
@@ -249,6 +273,13 @@ fn field<'txn, T: Deserialize<'txn>>(
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(missing(names)),
         Err(error) => Err(DecodeError::Fields(error)),
+    }
+}
+
+fn or_default<T: Default>(field: Result<T, DecodeError>) -> Result<T, DecodeError> {
+    match field {
+        Err(DecodeError::Missing(_)) => Ok(T::default()),
+        field => field,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tables in use.
 
+use std::mem;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -404,14 +405,21 @@ impl OpenTable {
         new: &mut Image,
         tried: &mut Image,
     ) -> Result<()> {
-        new.load(&self.rows.lists, row)?;
-        if !cfg!(debug_assertions) {
+        let lists = &self.rows.lists;
+        let before = lists.version();
+        new.load(lists, row)?;
+        if !cfg!(debug_assertions) && !R::READS_BACK && lists.version() == before {
             if self.tried.load(Ordering::Relaxed) >= TRIED_ROWS {
                 return Ok(());
             }
             self.tried.fetch_add(1, Ordering::Relaxed);
         }
-        rows::try_back(&self.rows, new, tried)
+        rows::try_back(&self.rows, new, tried)?;
+        if R::READS_BACK {
+            // The entries, totals and references are those of the row as it is read later.
+            mem::swap(new, tried);
+        }
+        Ok(())
     }
 
     /// Returns the shard that has the rows with this shard key; 0 in a store with one shard.
