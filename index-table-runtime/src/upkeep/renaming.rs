@@ -142,6 +142,8 @@ pub(super) fn rename_in_shards(
     shards: &Shards,
     rows: &RowVtable,
 ) -> Result<()> {
+    // In a forked process, the locks below may be held by a thread that does not exist.
+    store.inner.engines.refuse_forked()?;
     let own = (rows.schema, rows.distribution);
     let referred = rows.references.iter().map(|reference| (reference.to, reference.distribution));
     for (schema, distribution) in [own].into_iter().chain(referred) {
