@@ -32,9 +32,9 @@ pub(crate) fn try_back(rows: &TableRows, new: &Image, tried: &mut Image) -> Resu
     };
     rows.load(tried, new.row()).map_err(|error| {
         unreadable(format!(
-            "can't be read back from its serialized bytes ({error}); a type inside it needs a \
-             self-describing format, as `serde_json::Value` and serde's `untagged`, `tag`, \
-             `flatten` and `skip_serializing_if` do: store it as text, or as a type without them"
+            "can't be read back from its serialized bytes ({error}): its `Deserialize` does not read what its \
+             `Serialize` writes; serde's `tag`, `untagged` and `flatten` can't read 128-bit integers and IP \
+             addresses inside of them back, and `rename` and `with` need both directions"
         ))
     })??;
     if tried.same_keys(new) {
