@@ -168,9 +168,7 @@ mod chain {
         changed: &'static [&'static str],
     ) -> RowSchema {
         let previous = match previous {
-            Some(schema) => {
-                Some(PreviousRow { schema, locate_fields: |_| None, locate_next: |_| None })
-            }
+            Some(schema) => Some(PreviousRow { schema }),
             None => None,
         };
         RowSchema { version, fields, previous, changed }
@@ -209,11 +207,7 @@ mod chain {
             FieldSchema::new::<String>("url", "String"),
             FieldSchema::new::<String>("note", "String"),
         ],
-        previous: Some(PreviousRow {
-            schema: &THREE,
-            locate_fields: |_| None,
-            locate_next: |_| None,
-        }),
+        previous: Some(PreviousRow { schema: &THREE }),
         changed: &["name"],
         aggregates: &[],
         primary_key: &[KeyField::new::<u16>("id")],

@@ -13,7 +13,9 @@ use crate::model::{
     entity::Entity,
     error::EncodeError,
     key::{Each, Key, KeyBuf, MAX_KEY_LEN},
+    lists::Lists,
     maintain::EntryBuffer,
+    row::{RowBody, RowOutput},
     schema::{FieldSchema, IndexSchema, KeyField, Strategy, TableSchema},
 };
 
@@ -23,7 +25,7 @@ fn an_image_has_the_stored_bytes_of_its_row() {
     let loaded = image(&film);
     assert_eq!(loaded.primary_key(), film.primary_key_bytes());
     assert_eq!(loaded.row(), film.row_bytes());
-    assert_eq!(loaded.row()[..2], [0xAC, 0x02], "version 300");
+    assert_eq!(loaded.row()[..3], [0xAC, 0x42, 0], "version 300, the first list");
 
     // Stored bytes are unchanged.
     let mut stored = Image::default();
@@ -57,7 +59,7 @@ fn load(change: impl FnOnce(&mut Film)) -> Result<(), (Option<&'static str>, usi
     film.genre = "g".to_owned();
     film.cast.clear();
     change(&mut film);
-    match Image::default().load(&film) {
+    match Image::default().load(&Lists::default(), &film) {
         Ok(()) => Ok(()),
         Err(Error::KeyTooLong { table: "films", index, key, len }) => Err((index, len, key)),
         Err(error) => panic!("{error}"),
@@ -136,11 +138,11 @@ impl Entity for Word {
         }],
     };
 
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, out: RowOutput<'_>) -> Result<(), EncodeError> {
         crate::private::RowFormat::<Self>::encode(self, out)
     }
 
-    fn decode(body: &[u8]) -> Result<Self, crate::private::DecodeError> {
+    fn decode(body: RowBody<'_>) -> Result<Self, crate::private::DecodeError> {
         crate::private::RowFormat::<Self>::decode(body)
     }
 
@@ -157,7 +159,8 @@ impl Entity for Word {
 #[test]
 fn a_unique_key_can_have_the_maximum_length() {
     let load = |word: usize, other: usize| {
-        Image::default().load(&Word { word: "x".repeat(word), other: "y".repeat(other) })
+        let word = Word { word: "x".repeat(word), other: "y".repeat(other) };
+        Image::default().load(&Lists::default(), &word)
     };
     // The primary key is not part of the key but of the value.
     load(MAX_KEY_LEN - 1, MAX_KEY_LEN - 1).unwrap();
@@ -182,13 +185,14 @@ fn the_keys_of_a_stored_row_are_not_checked() {
 #[test]
 fn a_failure_of_serde_is_an_error() {
     let word = Word { word: "a".to_owned(), other: "refuse".to_owned() };
-    let mut image = Image::default();
-    let error = image.load(&word).unwrap_err();
+    let (mut image, lists) = (Image::default(), Lists::default());
+    let error = image.load(&lists, &word).unwrap_err();
     assert!(matches!(error, Error::Codec { table: "words", .. }), "{error}");
+    assert_eq!(lists.version(), 0, "nothing is recorded for a row that can't be written");
     // The image can be reused.
     let word = Word { other: "b".to_owned(), ..word };
-    image.load(&word).unwrap();
-    assert_eq!(image.row(), b"\x01\x01a\x01b");
+    image.load(&lists, &word).unwrap();
+    assert_eq!(image.row(), b"\x00\x01a\x01b");
     assert_eq!(image.keys(0).collect::<Vec<_>>(), [b"b\0"]);
 }
 
