@@ -298,7 +298,7 @@ mod foreign {
 /// A row with every attribute of serde that is allowed in a row with a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(view = Twin)]
-#[serde(rename = "other", rename_all(serialize = "camelCase"), deny_unknown_fields, default)]
+#[serde(rename = "other", rename_all = "camelCase", deny_unknown_fields, default)]
 struct Attributed {
     #[primary_key]
     row_id: u32,

@@ -29,6 +29,8 @@ enum Row<'c> {
     Struct(&'c [Field]),
     /// A struct with `flatten`.
     Map(&'c Kind, &'c Kind),
+    /// The only field of a `transparent` struct, under any name.
+    Whole(&'c Kind),
 }
 
 impl<'de, 'c> Fields<'de, 'c> {
@@ -40,7 +42,7 @@ impl<'de, 'c> Fields<'de, 'c> {
         };
         let fields: &[Field] = match row {
             Row::Struct(fields) => fields,
-            Row::Map(..) => &[],
+            Row::Map(..) | Row::Whole(_) => &[],
         };
         // Inside of the struct.
         reader.depth = 1;
@@ -51,13 +53,17 @@ impl<'de, 'c> Fields<'de, 'c> {
     #[cold]
     #[inline(never)]
     fn row(reader: &mut Reader<'de, 'c>) -> Result<Row<'c>> {
+        let (rest, kind) = (reader.rest, reader.kind);
         match reader.present()? {
             Some(Value::Kind(Kind::Struct(list))) => {
                 Ok(Row::Struct(&reader.catalog.list(*list)?.fields))
             }
             Some(Value::Kind(Kind::Map(kinds))) => Ok(Row::Map(&kinds.0, &kinds.1)),
             Some(Value::Map) => Ok(Row::Map(&tag::ANY, &tag::ANY)),
-            _ => Err(unexpected(None, "a struct")),
+            _ => {
+                reader.rest = rest;
+                Ok(Row::Whole(kind))
+            }
         }
     }
 
@@ -136,6 +142,10 @@ impl<'de, 'c> Fields<'de, 'c> {
             let found = match self.row {
                 Row::Struct(fields) => self.find_in_struct(fields, name),
                 Row::Map(key, value) => self.find_in_map(key, value, name),
+                Row::Whole(kind) => {
+                    self.rewind();
+                    Ok(Some(kind))
+                }
             };
             match found.inspect_err(|_| self.rewind())? {
                 None => {}
@@ -229,6 +239,10 @@ impl<'de, 'c> Fields<'de, 'c> {
             Row::Map(key, value) => {
                 self.rewind();
                 self.reader.skip_pairs(key, value)?;
+            }
+            Row::Whole(kind) => {
+                self.rewind();
+                self.reader.skip_as(kind)?;
             }
         }
         if self.reader.rest.is_empty() { Ok(()) } else { Err(damaged()) }

@@ -19,7 +19,7 @@ use crate::model::{
 
 /// The format number of the file. It is the first field of each record, which has the same form in all
 /// formats.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The option of an eventual index.
 pub(super) const EVENTUAL: &str = "eventual";
@@ -241,7 +241,12 @@ impl TableRecord {
         Self::read(bytes).map_err(|difference| Error::SchemaMismatch {
             table,
             difference,
-            way_out: "open it with the release of index-table that wrote it, or a later one",
+            way_out: if matches!(postcard::take_from_bytes::<u32>(bytes), Ok((..FORMAT, _))) {
+                "write its rows to a dump with the release of index-table that wrote it, by the command `dump`, and \
+                 read them into a new store by `load --no-changes`"
+            } else {
+                "open it with the release of index-table that wrote it, or a later one"
+            },
         })
     }
 
