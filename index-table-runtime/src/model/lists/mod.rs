@@ -105,8 +105,8 @@ impl Lists {
     ) -> Result<(), rows::Error> {
         match self.catalog().encode(value, out) {
             Err(error) if error.is_unrecorded() => {
-                self.claim(&mut |catalog| catalog.record(value, out))
-            },
+                self.claim(out, &mut |catalog, out| catalog.record(value, out))
+            }
             outcome => outcome,
         }
     }
@@ -124,7 +124,7 @@ impl Lists {
     ) -> Result<(), rows::Error> {
         match self.catalog().encode_sorted(value, sorted, out) {
             Err(error) if error.is_unrecorded() => {
-                self.claim(&mut |catalog| catalog.record_sorted(value, sorted, out))
+                self.claim(out, &mut |catalog, out| catalog.record_sorted(value, sorted, out))
             }
             outcome => outcome,
         }
@@ -160,14 +160,17 @@ impl Lists {
     #[cold]
     fn claim(
         &self,
-        record: &mut dyn FnMut(&mut Catalog) -> Result<(), rows::Error>,
+        out: &mut Vec<u8>,
+        record: &mut dyn FnMut(&mut Catalog, &mut Vec<u8>) -> Result<(), rows::Error>,
     ) -> Result<(), rows::Error> {
         // Another process may have recorded what the value needs.
         self.refresh();
         let _growing = self.growing.lock();
         let mut next = self.catalog().clone();
-        record(&mut next)?;
+        let start = out.len();
+        record(&mut next, out)?;
         if next.version() != self.version() && !self.publish(next) {
+            out.truncate(start);
             return Err(rows::Reason::TooLarge.into());
         }
         Ok(())
