@@ -23,8 +23,8 @@ thread_local! {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Row {
-    id: u16,
+pub(super) struct Row {
+    pub(super) id: u16,
 }
 
 impl Entity for Row {
