@@ -40,7 +40,7 @@ static TABLE: TableSchema = TableSchema {
 fn forms_and_conditions_are_recorded_by_name() {
     let record = TableRecord::of(&TABLE, |_| "unique").encode("films").unwrap();
     let expected = [
-        &b"\x01\x01\x01\x04year\x0bOption<u16>\x01\x02id\x03u16\x05field"[..],
+        &b"\x02\x01\x01\x04year\x0bOption<u16>\x01\x02id\x03u16\x05field"[..],
         b"\x01\x03all\x04",
         b"\x04year\x11desc<option<u16>>\x04desc",
         b"\x04tags\x02u8\x04each",
