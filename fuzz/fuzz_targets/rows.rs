@@ -58,9 +58,12 @@ fuzz_target!(|data: &[u8]| {
     let Some(rows) = Rows::with_catalog(catalog) else { return };
     let row = rows.row::<Row>(data);
     let view = rows.with_view::<Row, _>(data, |view| (view.id, view.name.to_owned(), view.code));
-    assert_eq!(row.is_some(), view.is_some());
+    // A view can't borrow from a row with other kinds, which an arbitrary catalog may have.
+    assert!(row.is_some() || view.is_none());
     let Some(row) = row else { return };
-    assert_eq!(view, Some((row.id, row.name.clone(), row.code)));
+    if len == 0 || view.is_some() {
+        assert_eq!(view, Some((row.id, row.name.clone(), row.code)));
+    }
     // Of an arbitrary catalog, the row may need more lists than a catalog can have.
     let Some(bytes) = rows.bytes(&row) else { return assert!(len > 0) };
     assert_eq!(rows.row::<Row>(&bytes), Some(row));

@@ -13,12 +13,12 @@ use super::{
     image, image_of,
 };
 use crate::model::{
-    entity::Entity,
+    entity::{Entity, RowReader, Viewed},
     error::EncodeError,
-    key::{Each, Key, KeyBuf, MAX_KEY_LEN},
+    key::{Each, Key, KeyBuf, MAX_KEY_LEN, Unescaped},
     lists::Lists,
     maintain::EntryBuffer,
-    row::{RowBody, RowOutput},
+    row::{self, RowBody, RowOutput},
     row_vtable::{RowVtable, TableRows},
     schema::{FieldSchema, IndexSchema, KeyField, Strategy, TableSchema},
 };
@@ -156,6 +156,72 @@ fn a_row_with_an_earlier_entry_of_an_enum_is_the_same() {
     assert_eq!((stored.as_slice(), new.row()), (&[0, 7, 0, 5][..], &[0, 7, 1, 5][..]));
     assert_eq!(rows.renew(&stored).as_deref(), Ok(new.row()));
     assert!(rows.is_same(&stored, new.row()));
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Note<T> {
+    id: u16,
+    note: Vec<T>,
+}
+
+impl Entity for Note<u8> {
+    type Key = u16;
+
+    const TABLE: &'static TableSchema = &TableSchema {
+        name: "notes",
+        version: 1,
+        fields: &[FieldSchema::new::<u16>("id", "u16")],
+        previous: None,
+        changed: &[],
+        aggregates: &[],
+        primary_key: &[KeyField::new::<u16>("id")],
+        indexes: &[],
+    };
+
+    fn encode(&self, out: RowOutput<'_>) -> Result<(), EncodeError> {
+        crate::private::RowFormat::<Self>::encode(self, out)
+    }
+
+    fn decode(body: RowBody<'_>) -> Result<Self, crate::private::DecodeError> {
+        crate::private::RowFormat::<Self>::decode(body)
+    }
+
+    fn primary_key(&self, key: &mut KeyBuf) {
+        key.push(&self.id);
+    }
+
+    fn entries(&self, _: usize, _: &mut EntryBuffer) -> Result<(), EncodeError> {
+        Ok(())
+    }
+}
+
+impl Viewed for Note<u8> {
+    type View<'txn> = (u16, &'txn [u8]);
+
+    fn view<'txn>(
+        row: &mut RowReader<'txn>,
+    ) -> Result<Self::View<'txn>, crate::private::DecodeError> {
+        Ok((row.field(&["id"])?, row.field(&["note"])?))
+    }
+}
+
+/// The numbers of the stored row are varints, which the view can't borrow as bytes. So are those of each later row.
+#[test]
+#[ignore = "a kind stays as general as it once was, and a view of `&[u8]` needs bytes"]
+fn a_row_of_an_earlier_kind_has_a_view() {
+    let (lists, unescaped) = (Lists::default(), Unescaped::default());
+    let mut stored = Vec::new();
+    lists.encode(&Note { id: 7, note: vec![1_u16, 200] }, &mut stored).unwrap();
+    assert_eq!(stored, [0, 7, 2, 1, 0xC8, 1]);
+    let row = row::decode::<Note<u8>>(&lists, &stored).unwrap();
+    assert_eq!(row, Note { id: 7, note: vec![1, 200] });
+    assert_eq!(row::view::<Note<u8>>(&lists, &stored, &unescaped), Ok((7, &[1, 200][..])));
+    // A row that is damaged stays so.
+    let unescaped = Unescaped::default();
+    assert!(row::view::<Note<u8>>(&lists, &stored[..5], &unescaped).is_err());
+    let mut large = Vec::new();
+    lists.encode(&Note { id: 7, note: vec![300_u16] }, &mut large).unwrap();
+    assert!(row::view::<Note<u8>>(&lists, &large, &unescaped).is_err());
 }
 
 #[test]
