@@ -7,10 +7,10 @@ use crate::{
 
 impl Catalog {
     /// Whether each row that `earlier` reads has the same values with this catalog, so that this may be a later version of
-    /// it.
+    /// it. Of two different catalogs with the same version, neither is.
     #[must_use]
     pub fn extends(&self, earlier: &Self) -> bool {
-        self.version >= earlier.version
+        (self.version > earlier.version || self == earlier)
             && all(&self.lists, &earlier.lists, has_list)
             && all(&self.enums, &earlier.enums, has_enum)
             && all(&self.unions, &earlier.unions, has_union)

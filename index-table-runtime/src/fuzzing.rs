@@ -5,6 +5,7 @@
 use crate::model::{
     entity::{Entity, Viewed},
     key::{Key, KeyBuf, KeyReader, KeyShape, Unescaped},
+    lists::Lists,
     row,
     schema::{StateRecord, TableRecord, VersionRecord},
 };
@@ -53,24 +54,50 @@ fn skip(shape: &KeyShape, from: &[u8]) -> Option<usize> {
     Some(from.len() - reader.rest().len())
 }
 
-/// Decodes a row.
-#[must_use]
-pub fn row<R: Entity>(bytes: &[u8]) -> Option<R> {
-    row::decode(bytes).ok()
+/// The lists of a table.
+#[derive(Default)]
+pub struct Rows {
+    lists: Lists,
 }
 
-/// Decodes the view of a row, and returns the result of `look` for it.
-pub fn with_view<R: Viewed, T>(bytes: &[u8], look: impl FnOnce(R::View<'_>) -> T) -> Option<T> {
-    let kept = Unescaped::default();
-    row::view::<R>(bytes, &kept).ok().map(look)
-}
+impl Rows {
+    /// Reads the bytes of a catalog. Returns `None` if they are damaged.
+    #[must_use]
+    pub fn with_catalog(catalog: &[u8]) -> Option<Self> {
+        let lists = Lists::default();
+        lists.take(index_table_rows::Catalog::from_bytes(catalog).ok()?);
+        Some(Self { lists })
+    }
 
-/// Encodes a row.
-#[must_use]
-pub fn row_bytes<R: Entity>(row: &R) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    row::encode(row, &mut bytes).ok()?;
-    Some(bytes)
+    /// Returns the bytes of the catalog.
+    #[must_use]
+    pub fn catalog(&self) -> Vec<u8> {
+        self.lists.catalog().to_bytes()
+    }
+
+    /// Decodes a row.
+    #[must_use]
+    pub fn row<R: Entity>(&self, bytes: &[u8]) -> Option<R> {
+        row::decode(&self.lists, bytes).ok()
+    }
+
+    /// Decodes the view of a row, and returns the result of `look` for it.
+    pub fn with_view<R: Viewed, T>(
+        &self,
+        bytes: &[u8],
+        look: impl FnOnce(R::View<'_>) -> T,
+    ) -> Option<T> {
+        let kept = Unescaped::default();
+        row::view::<R>(&self.lists, bytes, &kept).ok().map(look)
+    }
+
+    /// Encodes a row. Returns `None` if that fails.
+    #[must_use]
+    pub fn bytes<R: Entity>(&self, row: &R) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        row::encode(&self.lists, row, &mut bytes).ok()?;
+        Some(bytes)
+    }
 }
 
 /// Reads the bytes as each kind of record of the catalog, and compares them with a table's own.

@@ -179,6 +179,12 @@ pub(crate) fn is_same<R: Entity>(lists: &Lists, stored: &[u8], new: &[u8]) -> bo
         && renew::<R>(lists, stored).is_ok_and(|renewed| renewed == new)
 }
 
+/// Whether two rows of the current version are of the same list.
+pub(crate) fn has_same_list(version: u32, row: &[u8], other: &[u8]) -> bool {
+    let list = |bytes| body(bytes, version).and_then(take::<u32>).map(|(list, _)| list);
+    list(row).is_ok_and(|own| list(other) == Ok(own))
+}
+
 fn encoded<R: Entity>(lists: &Lists, row: &R) -> Result<Vec<u8>, DecodeError> {
     let mut bytes = Vec::new();
     encode(lists, row, &mut bytes).map_err(|error| DecodeError::Again(error.to_string().into()))?;

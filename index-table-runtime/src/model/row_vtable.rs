@@ -263,8 +263,9 @@ impl TableRows {
 
     #[cold]
     fn has_same_values(&self, stored: &[u8], new: &[u8]) -> bool {
-        // TableRows with the same list that differ have other values.
-        stored.first() != new.first() && (self.vtable.is_same)(&self.lists, stored, new)
+        // Rows of the same list that differ have other values, unless structs and enums inside of them have changed.
+        !row::has_same_list(self.schema.version, stored, new)
+            && (self.vtable.is_same)(&self.lists, stored, new)
     }
 
     /// Whether a write of `new` in the place of a stored row would have no effect. A write counts in the revision.

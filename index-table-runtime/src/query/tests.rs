@@ -1,7 +1,8 @@
-//! Tests of queries: the keys within [`Bounds`], hashed values, and look-ups of many rows.
+//! Tests of queries: the keys within [`Bounds`], hashed values, look-ups of many rows, and rows of other processes.
 
 mod bounds;
 mod hashed;
+mod lists;
 mod many;
 mod random;
 

@@ -118,11 +118,7 @@ impl Lists {
     ) -> Result<(), EncodeError> {
         match self.catalog().encode(value, out) {
             Err(error) if error.is_unrecorded() => {
-                let start = out.len();
-                self.claim(&mut |catalog| {
-                    out.truncate(start);
-                    catalog.record(value, out)
-                })
+                self.claim(out, &mut |catalog, out| catalog.record(value, out))
             }
             Err(error) => Err(error.into()),
             Ok(()) => Ok(()),
@@ -142,11 +138,7 @@ impl Lists {
     ) -> Result<(), EncodeError> {
         match self.catalog().encode_sorted(value, sorted, out) {
             Err(error) if error.is_unrecorded() => {
-                let start = out.len();
-                self.claim(&mut |catalog| {
-                    out.truncate(start);
-                    catalog.record_sorted(value, sorted, out)
-                })
+                self.claim(out, &mut |catalog, out| catalog.record_sorted(value, sorted, out))
             }
             Err(error) => Err(error.into()),
             Ok(()) => Ok(()),
@@ -182,6 +174,19 @@ impl Lists {
     /// Makes the next version of the catalog.
     #[cold]
     fn claim(
+        &self,
+        out: &mut Vec<u8>,
+        record: &mut dyn FnMut(&mut Catalog, &mut Vec<u8>) -> Result<(), rows::Error>,
+    ) -> Result<(), EncodeError> {
+        let start = out.len();
+        let mut record = |catalog: &mut Catalog| {
+            out.truncate(start);
+            record(catalog, out)
+        };
+        self.make_next(&mut record).inspect_err(|_| out.truncate(start))
+    }
+
+    fn make_next(
         &self,
         record: &mut dyn FnMut(&mut Catalog) -> Result<(), rows::Error>,
     ) -> Result<(), EncodeError> {

@@ -1,3 +1,11 @@
+use std::{
+    collections::BTreeMap,
+    sync::{self, Arc},
+};
+
+use proptest::prelude::{
+    ProptestConfig, Strategy as _, TestCaseError, prop, prop_assert, prop_assert_eq, proptest,
+};
 use serde::{Deserialize, Serialize};
 
 use super::*;
@@ -80,4 +88,380 @@ fn a_shard_with_other_lists_is_refused() {
     encoded(&other, &(1, 2));
     assert_eq!(store.open(other.catalog().clone(), true), Opened::Contradicted);
     assert_eq!(store.catalog(), shard.catalog());
+}
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// A struct of any release: the bits of `has` say which fields it has. In a field is `None` or a number, by `number`.
+#[derive(Clone, Copy, Debug)]
+struct Any {
+    has: u8,
+    number: u64,
+}
+
+impl Any {
+    fn fields(self) -> impl Iterator<Item = (&'static str, Option<u64>)> {
+        let fields = (0..).zip(NAMES).filter(move |(at, _)| self.has >> at & 1 == 1);
+        fields
+            .map(move |(at, name)| (name, (self.number >> at & 1 == 1).then_some(self.number + at)))
+    }
+}
+
+impl Serialize for Any {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+        let mut to = to.serialize_struct("Any", self.fields().count())?;
+        self.fields().try_for_each(|(name, field)| to.serialize_field(name, &field))?;
+        to.end()
+    }
+}
+
+type Read = BTreeMap<String, Option<u64>>;
+
+fn expected(value: Any) -> Read {
+    value.fields().map(|(name, field)| (name.to_owned(), field)).collect()
+}
+
+#[test]
+fn a_version_is_claimed_only_for_something_new() {
+    let lists = Lists::default();
+    assert_eq!((lists.version(), lists.lineage()), (0, 0));
+    assert_eq!(decode(&lists.record().1).as_ref(), Some(&Catalog::new()));
+    let first = encoded(&lists, &town(1, None));
+    let version = lists.version();
+    assert!(version > 0);
+    assert_eq!(encoded(&lists, &town(1, None)), first);
+    assert_eq!(encoded(&lists, &town(2, None))[1..], [2, 0]);
+    assert_eq!(lists.version(), version);
+    // An earlier version stays readable for those who have it.
+    let before = lists.catalog();
+    encoded(&lists, &town(1, Some("Oslo")));
+    assert!(lists.version() > version && before.version() == version);
+    assert!(lists.catalog().extends(before));
+    assert_eq!(before.decode::<Town>(&first), Ok(town(1, None)));
+    assert_eq!(lists.decode::<Town>(&first), Ok(town(1, None)));
+}
+
+#[test]
+fn a_value_that_fails_claims_nothing() {
+    struct Refused;
+    impl Serialize for Refused {
+        fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+            use serde::ser::{Error as _, SerializeStruct as _};
+            let mut to = to.serialize_struct("Refused", 2)?;
+            to.serialize_field("id", &1)?;
+            Err(S::Error::custom("refused"))
+        }
+    }
+    let (lists, mut out) = (Lists::default(), b"before".to_vec());
+    assert_eq!(lists.encode(&Refused, &mut out).unwrap_err().to_string(), "refused");
+    assert!(lists.encode_sorted(&Refused, &[], &mut out).is_err());
+    assert_eq!((lists.version(), out.as_slice()), (0, &b"before"[..]));
+}
+
+#[test]
+fn a_value_is_refused_if_there_are_too_many_versions() {
+    let (lists, mut out) = (Lists::default(), b"before".to_vec());
+    while lists.publish(Catalog::new()) {}
+    let error = lists.encode(&town(1, None), &mut out).unwrap_err();
+    assert_eq!(*error.reason(), rows::Reason::TooLarge);
+    assert_eq!((lists.version(), out.as_slice()), (0, &b"before"[..]));
+}
+
+#[test]
+fn sorted_collections_claim_versions_too() {
+    #[derive(Serialize)]
+    struct Tags {
+        tags: Vec<String>,
+    }
+    static SORTED: &[CollectionField] = &[CollectionField {
+        offset: std::mem::offset_of!(Tags, tags),
+        collection: rows::Collection { sorted: true, inside: &[] },
+    }];
+    let lists = Lists::default();
+    for (tags, bytes) in [
+        (&[][..], &b"\x00\x00"[..]),
+        (&["b", "a"], b"\x00\x02\x01a\x01b"),
+        (&["a", "b"], b"\x00\x02\x01a\x01b"),
+    ] {
+        let mut out = Vec::new();
+        let value = Tags { tags: tags.iter().map(|&tag| tag.to_owned()).collect() };
+        lists.encode_sorted(&value, SORTED, &mut out).unwrap();
+        assert_eq!(out, bytes, "{tags:?}");
+    }
+    assert_eq!(
+        encoded(&lists, &Tags { tags: vec!["b".into(), "a".into()] }),
+        b"\x00\x02\x01b\x01a"
+    );
+}
+
+#[test]
+fn only_later_records_are_taken() {
+    let (own, other) = (Lists::default(), Lists::default());
+    encoded(&other, &town(1, None));
+    let first = other.record().1;
+    encoded(&other, &town(1, Some("Oslo")));
+    let second = other.record().1;
+    // Without claims, nothing is lost.
+    own.see(&first);
+    own.see(&second);
+    assert_eq!((own.catalog(), own.lineage()), (other.catalog(), 0));
+    own.see(&first);
+    assert_eq!(own.catalog(), other.catalog());
+    assert!(!own.take(decode(&first).unwrap()) && !own.take(decode(&second).unwrap()));
+    // A damaged record is ignored, also before one that is not.
+    encoded(&other, &(1, 2));
+    let third = other.record().1;
+    let mut damaged = third.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    own.see(&damaged);
+    own.see(&[]);
+    assert_eq!(own.version(), decode(&second).unwrap().version());
+    own.see(&third);
+    assert_eq!((own.catalog(), own.lineage()), (other.catalog(), 0));
+}
+
+#[test]
+fn claims_that_this_process_records_are_kept() {
+    let lists = Lists::default();
+    encoded(&lists, &town(1, None));
+    let (recorded, record) = lists.record();
+    // A later claim, while the transaction commits.
+    let row = encoded(&lists, &town(1, Some("Oslo")));
+    let version = lists.version();
+    lists.note_recorded(recorded);
+    lists.see(&record);
+    assert_eq!((lists.version(), lists.lineage()), (version, 0));
+    assert_eq!(lists.decode::<Town>(&row), Ok(town(1, Some("Oslo"))));
+    // The claim is not recorded yet, so it can be lost.
+    let other = Lists::default();
+    other.see(&record);
+    encoded(&other, &(1, 2));
+    let before = lists.lineage();
+    lists.see(&other.record().1);
+    assert!(lists.lineage() > before);
+    assert_eq!(lists.catalog(), other.catalog());
+    // An earlier version that is noted late lowers nothing.
+    lists.note_recorded(recorded);
+    assert!(!lists.take(decode(&record).unwrap()));
+}
+
+/// Both claims have the same version, and one reads the rows of the other. If it were recorded after the other, processes
+/// that know the other would not notice.
+#[test]
+fn claims_of_the_same_version_are_lost_even_if_they_read_the_rows() {
+    let (own, other) = (Lists::default(), Lists::default());
+    encoded(&own, &town(1, Some("Oslo")));
+    let row = encoded(&other, &town(1, None));
+    assert_eq!(own.version(), other.version());
+    assert_eq!(own.decode::<Town>(&row), Ok(town(1, None)));
+    assert!(!own.catalog().extends(other.catalog()));
+    let (_, record) = other.record();
+    let before = own.lineage();
+    own.see(&record);
+    assert!(own.lineage() > before);
+    encoded(&own, &town(1, Some("Oslo")));
+    assert!(own.version() > other.version());
+    other.note_recorded(decode(&record).unwrap().version());
+    other.see(&own.record().1);
+    assert_eq!(other.catalog(), own.catalog());
+}
+
+#[test]
+fn a_claim_reads_the_records_first() {
+    let (own, other) = (Lists::default(), Lists::default());
+    let row = encoded(&other, &town(1, Some("Oslo")));
+    let (version, record) = other.record();
+    own.set_source(Box::new(move || vec![Vec::new(), record.clone()]));
+    assert_eq!(encoded(&own, &town(1, Some("Oslo"))), row);
+    assert_eq!((own.version(), own.lineage()), (version, 0));
+    assert!(!own.refresh(), "nothing has changed");
+    // A claim that the record does not satisfy continues it.
+    encoded(&own, &(1, 2));
+    assert!(own.version() > version && own.catalog().extends(other.catalog()));
+    assert!(!own.refresh() && own.version() > version);
+}
+
+#[test]
+fn fields_of_another_process_are_read_again() {
+    let (writer, reader) = (Lists::default(), Lists::default());
+    let row = encoded(&writer, &town(7, Some("Oslo")));
+    assert!(reader.fields(&row).is_err_and(|error| error.is_unrecorded()));
+    let (_, record) = writer.record();
+    reader.set_source(Box::new(move || vec![record.clone()]));
+    let mut fields = reader.fields(&row).unwrap();
+    assert_eq!(fields.field::<u64>(&["id"]), Ok(Some(7)));
+    assert_eq!(fields.field::<&str>(&["name"]), Ok(Some("Oslo")));
+    fields.end().unwrap();
+}
+
+/// A data file that several processes write.
+#[derive(Default)]
+struct DataFile {
+    record: Vec<u8>,
+    rows: Vec<(Vec<u8>, Any)>,
+}
+
+#[derive(Default)]
+struct Process {
+    lists: Lists,
+    /// The lineage and the rows of the open transaction.
+    open: Option<(u64, Vec<(Vec<u8>, Any)>)>,
+}
+
+impl Process {
+    /// Reads all rows, in a transaction of its own.
+    fn read(&self, file: &sync::Mutex<DataFile>) -> Result<(), TestCaseError> {
+        let (record, rows) = {
+            let file = file.lock().unwrap();
+            (file.record.clone(), file.rows.clone())
+        };
+        // Claims may contradict the rows.
+        self.lists.see(&record);
+        for (row, value) in rows {
+            prop_assert_eq!(self.lists.decode::<Read>(&row), Ok(expected(value)));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, file: &sync::Mutex<DataFile>, value: Any) {
+        let (_, rows) = self.open.get_or_insert_with(|| {
+            self.lists.see(&file.lock().unwrap().record);
+            (self.lists.lineage(), Vec::new())
+        });
+        rows.push((encoded(&self.lists, &value), value));
+    }
+
+    /// Commits as a write transaction does. Returns false if claims were lost.
+    fn commit(&mut self, file: &mut DataFile) -> bool {
+        let Some((lineage, rows)) = self.open.take() else { return true };
+        self.lists.see(&file.record);
+        if self.lists.lineage() != lineage {
+            return false;
+        }
+        let (version, record) = self.lists.record();
+        if !file.record.is_empty() {
+            let (later, earlier) = (decode(&record).unwrap(), decode(&file.record).unwrap());
+            assert!(later.extends(&earlier));
+        }
+        file.record = record;
+        file.rows.extend(rows);
+        self.lists.note_recorded(version);
+        true
+    }
+}
+
+fn any() -> impl proptest::strategy::Strategy<Value = Any> {
+    (0_u8..16, 0_u64..200).prop_map(|(has, number)| Any { has, number })
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { failure_persistence: None, ..Default::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Transactions of several processes are interleaved at random.
+    #[test]
+    fn each_process_reads_the_committed_rows(
+        steps in prop::collection::vec((0_usize..3, any(), 0..4), 1..60),
+    ) {
+        let file = Arc::new(sync::Mutex::new(DataFile::default()));
+        let mut processes: [Process; 3] = Default::default();
+        for process in &processes {
+            let file = Arc::clone(&file);
+            process.lists.set_source(Box::new(move || vec![file.lock().unwrap().record.clone()]));
+        }
+        for (at, value, step) in steps {
+            let process = &mut processes[at];
+            match step {
+                0 | 1 => process.write(&file, value),
+                2 => {
+                    let open = process.open.as_ref().map(|(_, rows)| rows.clone());
+                    let done = process.commit(&mut file.lock().unwrap());
+                    if !done {
+                        // Nothing is lost twice.
+                        open.iter().flatten().for_each(|(_, value)| process.write(&file, *value));
+                        prop_assert!(process.commit(&mut file.lock().unwrap()));
+                    }
+                }
+                _ => process.read(&file)?,
+            }
+        }
+        for process in processes {
+            process.read(&file)?;
+        }
+        Process::default().read(&file)?;
+    }
+}
+
+#[test]
+fn threads_read_the_rows_of_each_other() {
+    const THREADS: u64 = 6;
+    for round in 0..20 {
+        let (lists, written) = (Lists::default(), Mutex::<_>::new(Vec::new()));
+        let begin = std::sync::Barrier::new(THREADS as usize);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (lists, written, begin) = (&lists, &written, &begin);
+                scope.spawn(move || {
+                    begin.wait();
+                    for step in 0..16 {
+                        // Each thread has another order.
+                        let has = ((step * (2 * thread + 1) + round) % 16) as u8;
+                        let value = Any { has, number: thread * 16 + step };
+                        let row = encoded(lists, &value);
+                        written.lock().push((row, value));
+                        let rows: Vec<_> = written.lock().clone();
+                        for (row, value) in rows {
+                            assert_eq!(lists.decode::<Read>(&row), Ok(expected(value)));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(lists.catalog().len(), 16, "a list for each set of names");
+        assert_eq!(lists.lineage(), 0);
+        // All rows are of one history, and a new process reads them.
+        let recorded = decode(&lists.record().1).unwrap();
+        for (row, value) in written.lock().iter() {
+            assert_eq!(recorded.decode::<Read>(row), Ok(expected(*value)));
+        }
+    }
+}
+
+/// A transaction notices in the lineage that its claims were lost, whenever that happens.
+#[test]
+fn a_row_of_the_current_lineage_is_readable() {
+    const THREADS: u64 = 3;
+    // Another process has recorded other lists.
+    let other = Lists::default();
+    (0..16).rev().for_each(|has| drop(encoded(&other, &Any { has, number: 15 })));
+    let (_, record) = other.record();
+    for round in 0..300 {
+        let lists = Lists::default();
+        let begin = std::sync::Barrier::new(THREADS as usize + 1);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (lists, begin) = (&lists, &begin);
+                scope.spawn(move || {
+                    begin.wait();
+                    for step in 0..16 {
+                        let number = thread + step;
+                        let value = Any { has: (number % 16) as u8, number };
+                        let lineage = lists.lineage();
+                        let row = encoded(lists, &value);
+                        let read = lists.decode::<Read>(&row);
+                        if lists.lineage() == lineage {
+                            assert_eq!(read, Ok(expected(value)));
+                        }
+                    }
+                });
+            }
+            begin.wait();
+            (0..round % 20 * 50).for_each(|_| std::hint::spin_loop());
+            lists.see(&record);
+        });
+    }
 }

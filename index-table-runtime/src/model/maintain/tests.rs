@@ -9,6 +9,7 @@ use super::{Change, Image, Sink, data_changes, entry_changes, unique_keys};
 use crate::model::{
     entity::Entity,
     error::{Error, Result},
+    lists::Lists,
 };
 
 /// A change that owns its bytes.
@@ -40,14 +41,20 @@ impl Sink for List {
     }
 }
 
+/// Loads the first row of a table.
 fn image<R: Entity>(row: &R) -> Image {
+    image_of(&Lists::default(), row)
+}
+
+fn image_of<R: Entity>(lists: &Lists, row: &R) -> Image {
     let mut image = Image::default();
-    image.load(row).unwrap();
+    image.load(lists, row).unwrap();
     image
 }
 
 fn changes<R: Entity>(old: Option<&R>, new: Option<&R>) -> Vec<Owned> {
-    let (old, new) = (old.map(image), new.map(image));
+    let lists = Lists::default();
+    let [old, new] = [old, new].map(|row| row.map(|row| image_of(&lists, row)));
     let mut list = List::default();
     entry_changes(R::TABLE, old.as_ref(), new.as_ref(), &mut list).unwrap();
     if let (Some(old), Some(new)) = (&old, &new)

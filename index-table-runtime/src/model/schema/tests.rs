@@ -41,7 +41,7 @@ static TABLE: TableSchema = TableSchema {
 fn forms_and_conditions_are_recorded_by_name() {
     let record = TableRecord::of(&TABLE, |_| "unique").encode("films").unwrap();
     let expected = [
-        &b"\x01\x01\x01\x04year\x0bOption<u16>\x01\x02id\x03u16\x05field"[..],
+        &b"\x02\x01\x01\x04year\x0bOption<u16>\x01\x02id\x03u16\x05field"[..],
         b"\x01\x03all\x04",
         b"\x04year\x11desc<option<u16>>\x04desc",
         b"\x04tags\x02u8\x04each",
@@ -169,9 +169,7 @@ mod chain {
         changed: &'static [&'static str],
     ) -> RowSchema {
         let previous = match previous {
-            Some(schema) => {
-                Some(PreviousRow { schema, locate_fields: |_| None, locate_next: |_| None })
-            }
+            Some(schema) => Some(PreviousRow { schema }),
             None => None,
         };
         RowSchema { version, fields, previous, changed }
@@ -211,11 +209,7 @@ mod chain {
             FieldSchema::new::<String>("url", "String"),
             FieldSchema::new::<String>("note", "String"),
         ],
-        previous: Some(PreviousRow {
-            schema: &THREE,
-            locate_fields: |_| None,
-            locate_next: |_| None,
-        }),
+        previous: Some(PreviousRow { schema: &THREE }),
         changed: &["name"],
         aggregates: &[],
         primary_key: &[KeyField::new::<u16>("id")],

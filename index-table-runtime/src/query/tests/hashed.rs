@@ -13,6 +13,7 @@ use crate::{
         error::EncodeError,
         key::{DecodeError, KeyBuf},
         maintain::EntryBuffer,
+        row::{RowBody, RowOutput},
         schema::{FieldSchema, IndexSchema, KeyField, Source, Strategy as Carried, TableSchema},
     },
     query::{Bounds, Scan, Values},
@@ -63,11 +64,11 @@ impl Entity for Link {
         ],
     };
 
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, out: RowOutput<'_>) -> Result<(), EncodeError> {
         crate::private::RowFormat::<Self>::encode(self, out)
     }
 
-    fn decode(body: &[u8]) -> Result<Self, crate::private::DecodeError> {
+    fn decode(body: RowBody<'_>) -> Result<Self, crate::private::DecodeError> {
         crate::private::RowFormat::<Self>::decode(body)
     }
 
@@ -101,10 +102,11 @@ impl Entity for Link {
         mut entry: EntryReader<'_>,
         values: &mut KeyBuf,
     ) -> Result<(), DecodeError> {
-        if index == 3 {
-            entry.field::<u16>()?;
-        }
-        values.push_arg::<String>(entry.included::<&str>()?);
+        let url = match index {
+            3 => entry.field::<&str>(&["url"])?,
+            _ => entry.included::<&str>()?,
+        };
+        values.push_arg::<String>(url);
         Ok(())
     }
 }

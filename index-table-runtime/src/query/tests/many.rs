@@ -11,6 +11,7 @@ use crate::{
         error::EncodeError,
         key::{DecodeError, KeyBuf},
         maintain::EntryBuffer,
+        row::{RowBody, RowOutput},
         schema::{FieldSchema, KeyField, TableSchema},
     },
     table::KeyedTable,
@@ -22,8 +23,8 @@ thread_local! {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Row {
-    id: u16,
+pub(super) struct Row {
+    pub(super) id: u16,
 }
 
 impl Entity for Row {
@@ -40,11 +41,11 @@ impl Entity for Row {
         indexes: &[],
     };
 
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, out: RowOutput<'_>) -> Result<(), EncodeError> {
         crate::private::RowFormat::<Self>::encode(self, out)
     }
 
-    fn decode(body: &[u8]) -> Result<Self, DecodeError> {
+    fn decode(body: RowBody<'_>) -> Result<Self, DecodeError> {
         let row = crate::private::RowFormat::<Self>::decode(body)?;
         if DAMAGED.get() == Some(row.id) { Err(DecodeError::Short) } else { Ok(row) }
     }

@@ -11,6 +11,8 @@ mod apply;
 mod decide;
 mod gather;
 mod shards;
+#[cfg(test)]
+mod tests;
 
 use std::{
     borrow::Borrow,
@@ -353,7 +355,10 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         let reporter = ProgressReporter::new(progress, "rows read", None);
         let row = PhantomData;
         let read = 0;
-        Ok((Loading { table, target, gatherer, new, tried, reporter, read, failed, row }, rows))
+        let lineage = table.rows.lists.lineage();
+        let loading =
+            Loading { table, target, gatherer, new, tried, reporter, read, failed, lineage, row };
+        Ok((loading, rows))
     }
 }
 
@@ -374,6 +379,8 @@ struct Loading<'a, 's, R> {
     reporter: ProgressReporter<'a>,
     read: u64,
     failed: Option<OnFailedRow<'a>>,
+    /// The lineage of the lists before the first row.
+    lineage: u64,
     row: PhantomData<fn(&R)>,
 }
 
@@ -400,7 +407,7 @@ impl<R: Entity> Loading<'_, '_, R> {
     }
 
     fn load(self, failed: &mut Option<FailedRow>) -> Result<LoadReport> {
-        let Self { table, target, gatherer, new, tried, mut reporter, .. } = self;
+        let Self { table, target, gatherer, new, tried, mut reporter, lineage, .. } = self;
         drop((new, tried));
         span!(DEBUG, "bulk_load", table = R::TABLE.name);
         let gathered = match (gatherer, &target) {
@@ -414,6 +421,16 @@ impl<R: Entity> Loading<'_, '_, R> {
         };
         let mut load = |txn: &mut WriteTxn<'_>| {
             let (mut writer, Scratch { old, new, .. }, written) = txn.writer(table)?;
+            // The rows may be of lists that were lost before the transaction began.
+            if table.rows.lists.lineage() != lineage {
+                return Err(Error::TransactionFailed {
+                    reason: format!(
+                        "another process has recorded other fields of the rows of table `{}` during the load; load \
+                         them again",
+                        R::TABLE.name
+                    ),
+                });
+            }
             if let Some(plan) = &mut written.plan {
                 plan.turn_to_all(table.schema, writer.reader())?;
             }

@@ -12,7 +12,7 @@ use super::{
     },
     image, unique_keys,
 };
-use crate::model::entity::Entity;
+use crate::model::{entity::Entity, lists::Lists};
 
 fn location(index: usize, key: &[u8], primary_key: &[u8]) -> EntryKey {
     let unique = Film::TABLE.indexes[index].unique;
@@ -79,7 +79,7 @@ proptest! {
         let mut images = [image(&used), image(&used)];
         let [old_image, new_image] = &mut images;
         old_image.load_stored(&old, &old.row_bytes(), None).unwrap();
-        new_image.load(&new).unwrap();
+        new_image.load(&Lists::default(), &new).unwrap();
         let mut list = List::default();
         entry_changes(Film::TABLE, Some(old_image), Some(new_image), &mut list).unwrap();
         prop_assert_eq!(list.0, changes(Some(&old), Some(&new)));

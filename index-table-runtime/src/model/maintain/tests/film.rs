@@ -10,6 +10,7 @@ use crate::model::{
     error::EncodeError,
     key::{Each, Key, KeyBuf},
     maintain::EntryBuffer,
+    row::{RowBody, RowOutput},
     schema::{FieldSchema, IndexSchema, KeyField, Strategy as Carried, TableSchema},
 };
 
@@ -92,11 +93,11 @@ impl Entity for Film {
         ],
     };
 
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, out: RowOutput<'_>) -> Result<(), EncodeError> {
         crate::private::RowFormat::<Self>::encode(self, out)
     }
 
-    fn decode(body: &[u8]) -> Result<Self, crate::private::DecodeError> {
+    fn decode(body: RowBody<'_>) -> Result<Self, crate::private::DecodeError> {
         crate::private::RowFormat::<Self>::decode(body)
     }
 
@@ -160,9 +161,10 @@ impl Film {
         bytes(&(self.country.clone(), self.id))
     }
 
-    /// Returns version 300 as a varint, and the struct.
+    /// Returns 8192 + version 300 as a varint, the number of the first list, and the values. postcard writes these kinds
+    /// alike.
     pub(super) fn row_bytes(&self) -> Vec<u8> {
-        [vec![0xAC, 0x02], postcard::to_stdvec(self).unwrap()].concat()
+        [vec![0xAC, 0x42, 0], postcard::to_stdvec(self).unwrap()].concat()
     }
 
     pub(super) fn keys(&self, index: usize) -> BTreeSet<Vec<u8>> {

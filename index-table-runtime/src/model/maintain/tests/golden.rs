@@ -6,13 +6,14 @@ mod format;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Owned, changes, image};
+use super::{Owned, changes, image_of};
 use crate::model::{
     entity::Entity,
     error::{EncodeError, Error},
     key::KeyBuf,
+    lists::Lists,
     maintain::EntryBuffer,
-    row,
+    row::{self, RowBody, RowOutput},
     schema::{FieldSchema, IndexSchema, KeyField, Strategy as Carried, TableRecord, TableSchema},
 };
 use format::{documented, hex};
@@ -66,11 +67,11 @@ impl Entity for Customer {
         ],
     };
 
-    fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn encode(&self, out: RowOutput<'_>) -> Result<(), EncodeError> {
         crate::private::RowFormat::<Self>::encode(self, out)
     }
 
-    fn decode(body: &[u8]) -> Result<Self, crate::private::DecodeError> {
+    fn decode(body: RowBody<'_>) -> Result<Self, crate::private::DecodeError> {
         crate::private::RowFormat::<Self>::decode(body)
     }
 
@@ -113,7 +114,8 @@ fn layout(index: &IndexSchema) -> &'static str {
 /// The table of the example has the database, the key and the value of each stored pair.
 #[test]
 fn rows_and_entries_match_the_example() {
-    let image = image(&customer());
+    let lists = Lists::default();
+    let image = image_of(&lists, &customer());
     let mut rows = vec![("customers".to_owned(), hex(image.primary_key()), hex(image.row()))];
     for change in changes(None, Some(&customer())) {
         let Owned::Put { index, key, primary_key, data } = change else {
@@ -134,7 +136,7 @@ fn rows_and_entries_match_the_example() {
         .map(|(database, key, value)| format!("| `{database}` | `{key}` | `{value}` |"))
         .collect();
     assert_eq!(documented("### Example"), rows);
-    assert_eq!(row::decode::<Customer>(image.row()).unwrap(), customer());
+    assert_eq!(row::decode::<Customer>(&lists, image.row()).unwrap(), customer());
 }
 
 /// Returns the bytes in the first column of the record's table.
@@ -185,14 +187,23 @@ fn the_record_of_an_older_version_matches_the_example() {
 
 #[test]
 fn a_record_of_another_format_is_refused() {
-    let refused = |bytes: &[u8]| match TableRecord::decode("customers", bytes) {
-        Err(Error::SchemaMismatch { table: "customers", difference, .. }) => difference,
+    let error = |bytes: &[u8]| match TableRecord::decode("customers", bytes) {
+        Err(Error::SchemaMismatch { table: "customers", difference, way_out }) => {
+            (difference, way_out.contains("`dump`"))
+        }
         other => panic!("{other:?}"),
     };
     // The bytes after the number do not matter.
-    let later = [2, 0xFF, 0xFF];
-    assert_eq!(refused(&later), "the file has format 2, this release reads format 1");
-    assert_eq!(refused(&[0]), "the file has format 0, this release reads format 1");
+    let differs = |found| format!("the file has format {found}, this release reads format 2");
+    assert_eq!(error(&[3, 0xFF, 0xFF]), (differs(3), false));
+    // Rows of an earlier format can be loaded from a dump.
+    assert_eq!(error(&[1, 0xFF, 0xFF]), (differs(1), true));
+    assert_eq!(error(&[0]), (differs(0), true));
+    let refused = |bytes: &[u8]| {
+        let (difference, has_dump) = error(bytes);
+        assert!(!has_dump, "{bytes:?}");
+        difference
+    };
     let record = documented_record();
     for damaged in
         [&record[..0], &record[..1], &record[..record.len() - 1], &[&*record, &[0]].concat()]
@@ -203,22 +214,39 @@ fn a_record_of_another_format_is_refused() {
 
 #[test]
 fn a_row_of_another_version_is_refused() {
-    let image = image(&customer());
-    let refused = |bytes: &[u8]| row::decode::<Customer>(bytes).unwrap_err().to_string();
-    let mut other = image.row().to_vec();
-    other[0] = 2;
+    let lists = Lists::default();
+    let image = image_of(&lists, &customer());
+    let refused = |bytes: &[u8]| row::decode::<Customer>(&lists, bytes).unwrap_err().to_string();
+    // 8192 + 2 as a varint, in front of the number of the list.
     assert_eq!(
-        refused(&other),
+        refused(&[&[0x82, 0x40], image.row()].concat()),
         "the row has version 2, the code reads versions up to 1: a later release has written it, or \
          it is damaged"
     );
-    other[0] = 0;
     assert_eq!(
-        refused(&other),
+        refused(&[&[0x80, 0x40], image.row()].concat()),
         "the row has version 0, and the chain of `previous` from version 1 does not include it"
     );
-    assert_eq!(refused(&[image.row(), &[0]].concat()), "there are bytes left over");
+    // A first version is not written, but it may be read.
+    let first = [&[0x81, 0x40], image.row()].concat();
+    assert_eq!(row::decode::<Customer>(&lists, &first).unwrap(), customer());
+    assert_eq!(refused(&[image.row(), &[0]].concat()), "the bytes are damaged");
     for len in 0..image.row().len() {
-        assert!(row::decode::<Customer>(&image.row()[..len]).is_err(), "{len}");
+        assert!(row::decode::<Customer>(&lists, &image.row()[..len]).is_err(), "{len}");
     }
+}
+
+#[test]
+fn a_row_of_an_unknown_list_is_refused() {
+    let lists = Lists::default();
+    let image = image_of(&lists, &customer());
+    let read = |lists: &Lists, bytes: &[u8]| {
+        row::decode::<Customer>(lists, bytes).map_err(|error| error.to_string())
+    };
+    let unknown = Err("its names and kinds are not recorded".to_owned());
+    // The numbers 1, 128 and 8191, the largest one.
+    for number in [&[1][..], &[0x80, 1], &[0xFF, 0x3F]] {
+        assert_eq!(read(&lists, &[number, &image.row()[1..]].concat()), unknown, "{number:?}");
+    }
+    assert_eq!(read(&Lists::default(), image.row()), unknown);
 }
