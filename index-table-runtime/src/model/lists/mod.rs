@@ -179,11 +179,14 @@ impl Lists {
         record: &mut dyn FnMut(&mut Catalog, &mut Vec<u8>) -> Result<(), rows::Error>,
     ) -> Result<(), EncodeError> {
         let start = out.len();
-        let mut record = |catalog: &mut Catalog| {
+        let made = self.make_next(&mut |catalog| {
             out.truncate(start);
             record(catalog, out)
-        };
-        self.make_next(&mut record).inspect_err(|_| out.truncate(start))
+        });
+        if made.is_err() {
+            out.truncate(start);
+        }
+        made
     }
 
     fn make_next(
