@@ -54,11 +54,13 @@ fn a_scan_ends_at_a_damaged_entry() -> TestResult {
 #[test]
 fn views_are_read_as_strictly_as_rows() -> TestResult {
     type Damage = fn(&mut Vec<u8>);
-    let damages: [(Damage, &str); 4] = [
+    let damages: [(Damage, &str); 5] = [
         (|row| row.push(0), "bytes"),
         (|row| row.truncate(row.len() - 1), ""),
-        (|row| row[0] = 0, "version"),
-        // The first letter of the town, after the version, the id and a length.
+        // A list that is not recorded, and version 0 before the number of the list.
+        (|row| row[0] = 1, "not recorded"),
+        (|row| drop(row.splice(..0, [0x80, 0x40])), "version"),
+        // The first letter of the town, after the list, the id and a length.
         (|row| row[3] = 0xff, ""),
     ];
     for (damage, reason) in damages {

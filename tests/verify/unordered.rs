@@ -202,25 +202,22 @@ fn group() -> Group {
     Group { id: 7, name: "Oz".into(), set: [9, 3, 200].into(), map: map.into() }
 }
 
-/// The bytes in `docs/FORMAT.md`.
+/// The bytes in `docs/FORMAT.md`: the number of the list, then the fields.
 #[rustfmt::skip]
 const GROUP: [u8; 20] = [
-    0x01, 0x07, 0x02, 0x4f, 0x7a,
+    0x00, 0x07, 0x02, 0x4f, 0x7a,
     0x03, 0x03, 0x09, 0xc8,
     0x03, 0x01, 0x61, 0x02, 0x01, 0x62, 0x01, 0x02, 0x61, 0x62, 0x00,
 ];
 
-/// Writes a table with one row.
-fn groups(dir: &Path) -> Result<()> {
-    let store = Store::options().map_size(1 << 24).durability(Durability::None).open(dir)?;
-    let groups = GroupRepository::open(&store)?;
-    store.transaction(|txn| groups.insert(txn, &group()))
-}
-
 #[test]
 fn elements_are_stored_in_the_order_of_their_bytes() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    groups(dir.path())?;
+    {
+        let store = small(dir.path())?;
+        let groups = GroupRepository::open(&store)?;
+        store.transaction(|txn| groups.insert(txn, &group()))?;
+    }
     let stored = |name: &str| raw::on(dir.path(), name, |raw| raw.entries());
     assert_eq!(stored("groups"), [(vec![7], GROUP.to_vec())]);
     assert_eq!(stored("groups.name"), [(b"Oz\0\x07".to_vec(), GROUP[5..].to_vec())]);
@@ -228,53 +225,138 @@ fn elements_are_stored_in_the_order_of_their_bytes() -> Result<()> {
     Ok(())
 }
 
-/// Earlier releases did not sort unordered collections.
+fn small(dir: &Path) -> Result<Store> {
+    Store::options().map_size(1 << 24).durability(Durability::None).open(dir)
+}
+
+/// A table as two releases declare it. The later one has another field in a struct inside of its rows, so its rows have
+/// the second list, with a union of both structs.
+mod earlier {
+    use super::{Deserialize, HashSet, IndexTable, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "crowds")]
+    #[index(name, include = [set])]
+    #[index(name, name = "full", strategy = "full", allow(redundant))]
+    pub(super) struct Crowd {
+        #[primary_key]
+        pub(super) id: u8,
+        pub(super) name: String,
+        pub(super) set: HashSet<u8>,
+        pub(super) place: Place,
+    }
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub(super) struct Place {
+        pub(super) town: String,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "crowds")]
+#[index(name, include = [set])]
+#[index(name, name = "full", strategy = "full", allow(redundant))]
+struct Crowd {
+    #[primary_key]
+    id: u8,
+    name: String,
+    set: HashSet<u8>,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Place {
+    #[serde(default)]
+    floor: u8,
+    town: String,
+}
+
+fn crowd() -> Crowd {
+    let place = Place { floor: 0, town: "Rome".into() };
+    Crowd { id: 7, name: "Oz".into(), set: [9, 3, 200].into(), place }
+}
+
+/// The row of the earlier release, which has the first list.
+const EARLIER: &[u8] = b"\x00\x07\x02Oz\x03\x03\x09\xc8\x04Rome";
+
+/// Writes the row with the earlier release.
+fn write_earlier(dir: &Path) -> Result<()> {
+    let place = earlier::Place { town: "Rome".into() };
+    let row = earlier::Crowd { id: 7, name: "Oz".into(), set: [200, 9, 3].into(), place };
+    let store = small(dir)?;
+    let crowds = earlier::CrowdRepository::open(&store)?;
+    store.transaction(|txn| crowds.insert(txn, &row))
+}
+
+/// Checks that the row and its entry in the full index have these bytes.
+fn assert_crowd(dir: &Path, row: &[u8]) {
+    let stored = |name: &str| raw::on(dir, name, |raw| raw.entries());
+    assert_eq!(stored("crowds"), [(vec![7], row.to_vec())]);
+    assert_eq!(stored("crowds.full"), [(b"Oz\0\x07".to_vec(), row.to_vec())]);
+    assert_eq!(stored("crowds.name"), [(b"Oz\0\x07".to_vec(), row[5..9].to_vec())]);
+}
+
 #[test]
-fn an_equal_row_that_is_stored_in_another_order_is_no_change() -> Result<()> {
+fn an_equal_row_of_another_list_is_no_change() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    groups(dir.path())?;
-    let mut older = GROUP;
-    older[6..9].reverse();
-    raw::on(dir.path(), "groups", |raw| raw.put([7], older));
-    raw::on(dir.path(), "groups.full", |raw| raw.put(b"Oz\0\x07", older));
-    raw::on(dir.path(), "groups.name", |raw| raw.put(b"Oz\0\x07", &older[5..]));
-
-    let store = Store::options().map_size(1 << 24).durability(Durability::None).open(dir.path())?;
-    let groups = GroupRepository::open(&store)?;
-    let watcher = groups.watch(&store).start()?;
-    store.transaction(|txn| {
-        groups.put(txn, &group())?;
-        groups.update(txn, 7, |row| *row = group()).map(|found| assert!(found))
-    })?;
-    assert!(watcher.try_recv().is_err());
-    let report = groups.verify(&store.read()?).run()?;
-    assert_eq!(counts(&report), [(FindingKind::Stale, 1)], "{report}");
-    store.transaction(|txn| groups.repair(txn).run().map(|report| assert_eq!(report.left, 0)))?;
-    assert!(groups.verify(&store.read()?).run()?.is_clean());
-
-    // A different row of the same length is written.
-    store.transaction(|txn| groups.update(txn, 7, |row| row.set = [9, 3, 201].into()).map(drop))?;
-    assert!(watcher.try_recv().is_ok());
-    assert!(groups.verify(&store.read()?).run()?.is_clean());
+    write_earlier(dir.path())?;
+    assert_crowd(dir.path(), EARLIER);
+    {
+        let store = small(dir.path())?;
+        let crowds = CrowdRepository::open(&store)?;
+        let watcher = crowds.watch(&store).start()?;
+        store.transaction(|txn| {
+            crowds.put(txn, &crowd())?;
+            crowds.update(txn, 7, |row| *row = crowd()).map(|found| assert!(found))
+        })?;
+        assert!(watcher.try_recv().is_err());
+        let report = crowds.verify(&store.read()?).run()?;
+        assert!(report.is_clean(), "{report}");
+    }
+    assert_crowd(dir.path(), EARLIER);
+    {
+        // A different row of the same length is written.
+        let store = small(dir.path())?;
+        let crowds = CrowdRepository::open(&store)?;
+        let watcher = crowds.watch(&store).start()?;
+        let change = |row: &mut Crowd| row.set = [9, 3, 201].into();
+        store.transaction(|txn| crowds.update(txn, 7, change).map(drop))?;
+        assert!(watcher.try_recv().is_ok());
+        assert!(crowds.verify(&store.read()?).run()?.is_clean());
+    }
+    assert_crowd(dir.path(), b"\x01\x07\x02Oz\x03\x03\x09\xc9\x01\x00\x04Rome");
     Ok(())
 }
 
 #[test]
-fn a_bulk_load_sorts_stored_rows_without_a_change() -> Result<()> {
+fn a_bulk_load_of_an_equal_row_of_another_list_is_no_change() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    groups(dir.path())?;
-    let mut older = GROUP;
-    older[6..9].reverse();
-    raw::on(dir.path(), "groups", |raw| raw.put([7], older));
-    raw::on(dir.path(), "groups.full", |raw| raw.put(b"Oz\0\x07", older));
+    write_earlier(dir.path())?;
+    {
+        let store = small(dir.path())?;
+        let crowds = CrowdRepository::open(&store)?;
+        let watcher = crowds.watch(&store).start()?;
+        let report = crowds.bulk_load(&store, [crowd()]).on_duplicate(OnDuplicate::Replace).run()?;
+        assert_eq!(report.replaced, 0);
+        assert!(watcher.try_recv().is_err());
+        let report = crowds.verify(&store.read()?).run()?;
+        assert!(report.is_clean(), "{report}");
+    }
+    // The load has written the row with its current list.
+    assert_crowd(dir.path(), b"\x01\x07\x02Oz\x03\x03\x09\xc8\x01\x00\x04Rome");
+    Ok(())
+}
 
-    let store = Store::options().map_size(1 << 24).durability(Durability::None).open(dir.path())?;
-    let groups = GroupRepository::open(&store)?;
-    let watcher = groups.watch(&store).start()?;
-    let report = groups.bulk_load(&store, [group()]).on_duplicate(OnDuplicate::Replace).run()?;
-    assert_eq!(report.replaced, 0);
-    assert!(watcher.try_recv().is_err());
-    let report = groups.verify(&store.read()?).run()?;
-    assert!(report.is_clean(), "{report}");
+#[test]
+fn included_elements_in_another_order_are_stale() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    write_earlier(dir.path())?;
+    raw::on(dir.path(), "crowds.name", |raw| raw.put(b"Oz\0\x07", [3, 0xc8, 9, 3]));
+    let store = small(dir.path())?;
+    let crowds = CrowdRepository::open(&store)?;
+    let report = crowds.verify(&store.read()?).run()?;
+    assert_eq!(counts(&report), [(FindingKind::Stale, 1)], "{report}");
+    store.transaction(|txn| crowds.repair(txn).run().map(|report| assert_eq!(report.left, 0)))?;
+    assert!(crowds.verify(&store.read()?).run()?.is_clean());
     Ok(())
 }

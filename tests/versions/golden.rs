@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use heed::{CommitOrAbort, Database, EnvOpenOptions, types::Bytes};
+use index_table::{Durability, Error, Store};
 
 use crate::{CustomerRepository, TestResult, customer, fill_older, is_clean, store, version_of};
 
 /// The number of rows in the file.
 const ROWS: u32 = 12;
 
-fn file() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/versions.mdb")
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
 /// Runs `work` on a database of the file in a write transaction.
@@ -32,26 +33,36 @@ pub(crate) fn raw(
     Ok(())
 }
 
+/// Returns the version of a stored row: 1 if it begins with the number of its list, of one byte here. Otherwise it begins with
+/// 8192 and the version, as a varint of two bytes.
+pub(crate) fn row_version(row: &[u8]) -> u16 {
+    match *row {
+        [0..0x80, ..] => 1,
+        [low, high @ 0x40..0x80, ..] => (u16::from(low & 0x7f) | u16::from(high) << 7) - 8192,
+        _ => panic!("{row:?} has neither a list nor a version"),
+    }
+}
+
 /// Writes the file again, after a change of the format: `cargo test --test versions -- --ignored`.
 #[test]
 #[ignore = "writes the file that the other test reads"]
 fn an_older_file_is_written_again() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let small = index_table::Store::open(dir.path().join("store"))?;
+    let small = Store::open(dir.path().join("store"))?;
     fill_older(&small, ROWS)?;
     small.compact_to(dir.path().join("copy"))?;
-    std::fs::copy(dir.path().join("copy").join("data.mdb"), file())?;
+    std::fs::copy(dir.path().join("copy").join("data.mdb"), file("versions.mdb"))?;
     Ok(())
 }
 
 #[test]
 fn a_file_of_earlier_versions_is_read_and_upgraded() -> TestResult {
     let dir = tempfile::tempdir()?;
-    std::fs::copy(file(), dir.path().join("data.mdb"))?;
+    std::fs::copy(file("versions.mdb"), dir.path().join("data.mdb"))?;
     let mut versions = Vec::new();
     raw(dir.path(), "customers", |database, txn| {
         for row in database.iter(txn)? {
-            versions.push(row?.1[0]);
+            versions.push(row_version(row?.1));
         }
         Ok(())
     })?;
@@ -68,5 +79,24 @@ fn a_file_of_earlier_versions_is_read_and_upgraded() -> TestResult {
         is_clean(&customers, &store)?;
         assert_eq!(customers.upgrade(&store).run()?.upgraded, upgraded);
     }
+    Ok(())
+}
+
+/// The release before format 2 has written the same rows.
+#[test]
+fn a_file_of_format_1_is_refused_and_not_changed() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (golden, path) = (std::fs::read(file("versions-1.mdb"))?, dir.path().join("data.mdb"));
+    std::fs::write(&path, &golden)?;
+    {
+        let store = Store::options().durability(Durability::Full).reserve(0).open(dir.path())?;
+        let error = CustomerRepository::open(&store).map(drop).err().ok_or("it opens")?;
+        let Error::SchemaMismatch { table: "customers", difference, way_out } = &error else {
+            return Err(error.into());
+        };
+        assert_eq!(difference, "the file has format 1, this release reads format 2");
+        assert!(way_out.contains("`dump`") && way_out.contains("`load --no-changes`"), "{way_out}");
+    }
+    assert!(std::fs::read(&path)? == golden, "the file was changed");
     Ok(())
 }

@@ -220,6 +220,11 @@ fn a_table_in_use_is_not_shared_with_another_chain() -> TestResult {
     Ok(())
 }
 
+/// Returns the record of lists with these bytes, as `docs/FORMAT.md` describes.
+fn record(lists: &[u8]) -> Vec<u8> {
+    [&[1], &blake3::hash(lists).as_bytes()[..8], lists].concat()
+}
+
 /// While there may be rows of older versions, the catalog lists them, as `docs/FORMAT.md` describes.
 #[test]
 fn the_catalog_lists_older_versions() -> TestResult {
@@ -234,9 +239,17 @@ fn the_catalog_lists_older_versions() -> TestResult {
             Ok(())
         })
     };
+    // The format and the version, the lists of the rows, no enum, the union of both lists, and no loose struct.
+    let lists = b"\x01\x04\x02\
+        \x04Note\x02\x02id\0\x03\x04text\0\x0b\
+        \x04Note\x03\x02id\0\x03\x04text\0\x0b\x05stars\0\x01\
+        \0\
+        \x02\x02\x14\0\x14\x01\x02\0\x01\0\
+        \0\0\0";
     parts(&[
         ("notes.1", b"\x02\x02id\x03u32\x04text\x06String"),
         ("notes.2", b"\x03\x02id\x03u32\x04text\x06String\x05stars\x02u8"),
+        ("notes.@lists", &record(lists)),
     ])?;
     {
         let store = store(dir.path())?;
@@ -254,7 +267,15 @@ fn the_catalog_lists_older_versions() -> TestResult {
         notes.upgrade(&store).run()?;
         assert!(store.catalog()?.tables[0].older_versions.is_empty());
     }
-    parts(&[])?;
+    // The third version has the fields of the second in another order.
+    let lists = b"\x01\x06\x03\
+        \x04Note\x02\x02id\0\x03\x04text\0\x0b\
+        \x04Note\x03\x02id\0\x03\x04text\0\x0b\x05stars\0\x01\
+        \x04Note\x03\x02id\0\x03\x05stars\0\x01\x04text\0\x0b\
+        \0\
+        \x02\x03\x14\0\x14\x01\x14\x02\x03\0\x01\x02\0\
+        \0\0\0";
+    parts(&[("notes.@lists", &record(lists))])?;
 
     // The record of the older version is unreadable.
     crate::golden::raw(dir.path(), ".catalog", |catalog, txn| {
