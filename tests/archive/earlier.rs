@@ -190,15 +190,16 @@ fn the_archive_is_written_again() -> TestResult {
         }
         wait_for_archive(&store);
     }
-    for name in ["archive.known", "lock.mdb", "archive.lock"] {
-        let _ = fs::remove_file(store.join(name));
+    fs::remove_file(store.join("archive.known"))?;
+    // The others are empty, or have no permanent data.
+    for path in ["store/lock.mdb", "store/journal.0", "archive/lock"] {
+        let _ = fs::remove_file(dir.path().join(path));
     }
     for (path, mut bytes) in files(&store)? {
-        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("journal.")) {
-            assert_eq!(bytes.len() as u64, JOURNAL);
+        if path.file_name().is_some_and(|it| it.to_string_lossy().starts_with("journal.")) {
             let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
             bytes.truncate(end);
-            fs::write(&path, bytes)?;
+            fs::write(path, bytes)?;
         }
     }
     let _ = fs::remove_dir_all(golden("archive-2"));
