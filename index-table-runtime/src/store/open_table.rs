@@ -26,6 +26,9 @@ use crate::{
 /// The number of rows of a table that each process reads back as a test.
 const TRIED_ROWS: u64 = 256;
 
+/// The number in place of the tried rows after one of them was refused.
+const ALL_TRIED: u64 = u64::MAX;
+
 /// A table in use, shared by its repositories.
 pub(crate) struct OpenTable {
     pub(crate) schema: &'static TableSchema,
@@ -394,10 +397,10 @@ impl OpenTable {
 
     /// Loads the image of a row before it is written, and tests whether the row can be read back.
     ///
-    /// A row can't be read back if it needs a self-describing format. The derive sees the serde attributes of the
-    /// row's fields, but not those inside the types of the fields. Without a test, the error would only occur when
-    /// the row is read. The result mostly depends on the types, so a release build tests the first rows; with debug
-    /// assertions, every row is tested.
+    /// A row can't be read back if its `Deserialize` does not accept the output of its `Serialize`. The derive sees the serde
+    /// attributes of the row's fields, but not those inside the types of the fields. Without a test, the error would only
+    /// occur when the row is read. The result mostly depends on the types and kinds, so a release build tests the first rows,
+    /// and each row that makes new lists. After a row was refused, and with debug assertions, every row is tested.
     #[inline]
     pub(crate) fn load_new<R: Entity>(
         &self,
@@ -409,12 +412,20 @@ impl OpenTable {
         let before = lists.version();
         new.load(lists, row)?;
         if !cfg!(debug_assertions) && !R::READS_BACK && lists.version() == before {
-            if self.tried.load(Ordering::Relaxed) >= TRIED_ROWS {
+            let so_far = self.tried.load(Ordering::Relaxed);
+            if (TRIED_ROWS..ALL_TRIED).contains(&so_far) {
                 return Ok(());
             }
-            self.tried.fetch_add(1, Ordering::Relaxed);
+            if so_far < TRIED_ROWS {
+                let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+                let _ = self.tried.compare_exchange(so_far, so_far + 1, set, fetch);
+            }
         }
-        rows::try_back(&self.rows, new, tried)?;
+        if let Err(error) = rows::try_back(&self.rows, new, tried) {
+            // The lists of the refused row stay, so a later row like it makes none.
+            self.tried.store(ALL_TRIED, Ordering::Relaxed);
+            return Err(error);
+        }
         if R::READS_BACK {
             // The entries, totals and references are those of the row as it is read later.
             mem::swap(new, tried);

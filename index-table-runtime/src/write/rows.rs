@@ -33,8 +33,9 @@ pub(crate) fn try_back(rows: &TableRows, new: &Image, tried: &mut Image) -> Resu
     rows.load(tried, new.row()).map_err(|error| {
         unreadable(format!(
             "can't be read back from its serialized bytes ({error}): its `Deserialize` does not read what its \
-             `Serialize` writes; serde's `tag`, `untagged` and `flatten` can't read 128-bit integers and IP \
-             addresses inside of them back, and `rename` and `with` need both directions"
+             `Serialize` writes. Inside of serde's `tag`, `untagged` and `flatten`, 128-bit integers and IP addresses can't \
+             be read back: store them as text there, or use serde's default form of enums. `rename` and `with` need both \
+             directions"
         ))
     })??;
     if tried.same_keys(new) {
