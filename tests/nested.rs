@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use index_table::{Durability, IndexTable, Result, Store};
+use index_table::{Durability, Error, FindingKind, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
 
 /// The types as the first release declares them.
@@ -52,7 +52,10 @@ mod first {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     pub(super) enum State {
         Open,
-        Paid { method: String, amount: u32 },
+        Paid {
+            method: String,
+            amount: u32,
+        },
         Sent(Parcel),
         /// No row has it.
         Lost,
@@ -190,11 +193,7 @@ fn order(id: u32) -> Order {
 
     let first::Order { id, town, lines, notes, state, link } = earlier(id);
     let line = |line: first::Line| Line {
-        price: Price {
-            currency: line.price.currency,
-            discount: None,
-            amount: line.price.amount,
-        },
+        price: Price { currency: line.price.currency, discount: None, amount: line.price.amount },
         tax: 19,
         count: line.count,
         title: line.name,
@@ -260,7 +259,12 @@ fn check(store: &Store, orders: &OrderRepository, rows: &BTreeMap<u32, Order>) -
         assert_eq!((view.id, view.town), (row.id, row.town.as_str()));
         assert_eq!((&view.lines, &view.notes), (&row.lines, &row.notes));
         assert_eq!((&view.state, &view.link), (&row.state, &row.link));
-        assert!(orders.find_by_total(&txn, row.total()).keys().any(|key| key.is_ok_and(|key| key == *id)));
+        assert!(
+            orders
+                .find_by_total(&txn, row.total())
+                .keys()
+                .any(|key| key.is_ok_and(|key| key == *id))
+        );
     }
     let mut entries = 0;
     for entry in orders.by_whole(&txn).entries() {
@@ -315,9 +319,9 @@ fn types_inside_of_rows_change_without_a_version() -> Result<()> {
     let store = store(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     check(&store, &orders, &rows)?;
-    let removed = store.transaction(|txn| (0..ROWS).try_fold(0, |n, id| {
-        orders.delete(txn, id).map(|found| n + u32::from(found))
-    }))?;
+    let removed = store.transaction(|txn| {
+        (0..ROWS).try_fold(0, |n, id| orders.delete(txn, id).map(|found| n + u32::from(found)))
+    })?;
     assert_eq!(removed, ROWS - 1);
     rows.retain(|id, _| *id == ROWS);
     check(&store, &orders, &rows)
@@ -340,7 +344,8 @@ fn the_first_release_reads_rows_of_the_later_one() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     write_earlier(dir.path())?;
     // The first release calls the field `name` and the variant `Paid`, so only rows without them can be read.
-    let open = Order { lines: Vec::new(), state: State::Open, notes: BTreeMap::new(), ..later(100) };
+    let open =
+        Order { lines: Vec::new(), state: State::Open, notes: BTreeMap::new(), ..later(100) };
     {
         let store = store(dir.path())?;
         let orders = OrderRepository::open(&store)?;
@@ -358,6 +363,59 @@ fn the_first_release_reads_rows_of_the_later_one() -> Result<()> {
     let row = orders.get(&txn, 100)?.expect("a row");
     assert_eq!(row.link.map(|link| link.order), open.link.map(|link| link.order));
     let error = orders.get(&txn, 101).expect_err("a field without an alias");
-    assert!(matches!(error, index_table::Error::Corrupt { table: "orders", .. }), "{error:?}");
+    assert!(matches!(error, Error::Corrupt { table: "orders", .. }), "{error:?}");
+    Ok(())
+}
+
+/// A partial index carries a type that changes.
+mod carried {
+    use super::{Deserialize, IndexTable, Serialize, first::Parcel};
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "parcels")]
+    #[index(town, include = [parcel])]
+    pub(super) struct Sent {
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) town: String,
+        pub(super) parcel: Parcel,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "parcels")]
+#[index(town, include = [parcel])]
+struct Sent {
+    #[primary_key]
+    id: u32,
+    town: String,
+    parcel: Parcel,
+}
+
+/// The entries of a partial index have no names, so a type in its `include` must not change without a version.
+#[test]
+fn entries_with_a_changed_type_are_found_and_repaired() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let store = store(dir.path())?;
+        let parcels = carried::SentRepository::open(&store)?;
+        let parcel = first::Parcel { code: "P".into(), weight: 7 };
+        let sent = carried::Sent { id: 1, town: "Rome".into(), parcel };
+        store.transaction(|txn| parcels.insert(txn, &sent))?;
+    }
+    let store = store(dir.path())?;
+    let parcels = SentRepository::open(&store)?;
+    let parcel = Parcel { weight: 7, number: "P".into() };
+    let txn = store.read()?;
+    assert_eq!(parcels.get(&txn, 1)?.map(|row| row.parcel), Some(parcel.clone()));
+    let report = parcels.verify(&txn).run()?;
+    assert_eq!(report.count(FindingKind::Stale), 1, "{report}");
+    drop(txn);
+    let report = store.transaction(|txn| parcels.repair(txn).run())?;
+    assert_eq!(report.left, 0, "{report}");
+    let txn = store.read()?;
+    assert!(parcels.verify(&txn).run()?.is_clean());
+    let entries: Vec<SentByTown> = parcels.by_town(&txn).entries().collect::<Result<_>>()?;
+    assert_eq!(entries.into_iter().map(|entry| entry.parcel).collect::<Vec<_>>(), [parcel]);
     Ok(())
 }

@@ -230,7 +230,8 @@ fn a_file_of_format_1_is_refused_and_not_changed() -> TestResult {
         let (path, bytes) = (dir.path().join("data.mdb"), std::fs::read(golden(file))?);
         std::fs::write(&path, &bytes)?;
         {
-            let store = Store::options().durability(Durability::Full).reserve(0).open(dir.path())?;
+            let store =
+                Store::options().durability(Durability::Full).reserve(0).open(dir.path())?;
             let errors = [
                 ("people", PersonRepository::open(&store).map(drop)),
                 ("notes", NoteRepository::open(&store).map(drop)),

@@ -336,7 +336,8 @@ fn a_bulk_load_of_an_equal_row_of_another_list_is_no_change() -> Result<()> {
         let store = small(dir.path())?;
         let crowds = CrowdRepository::open(&store)?;
         let watcher = crowds.watch(&store).start()?;
-        let report = crowds.bulk_load(&store, [crowd()]).on_duplicate(OnDuplicate::Replace).run()?;
+        let report =
+            crowds.bulk_load(&store, [crowd()]).on_duplicate(OnDuplicate::Replace).run()?;
         assert_eq!(report.replaced, 0);
         assert!(watcher.try_recv().is_err());
         let report = crowds.verify(&store.read()?).run()?;

@@ -7,9 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    CustomerRepository, TestResult, expected, fill, golden::row_version, is_clean, store,
-};
+use crate::{CustomerRepository, TestResult, expected, fill, golden::row_version, is_clean, store};
 
 const CHILD: &str = "INDEX_TABLE_UPGRADE_CHILD";
 const ROWS: u32 = 600;
