@@ -26,6 +26,7 @@ impl Entity for Row {
     type Key = u16;
     const TABLE: &'static TableSchema = &TableSchema {
         name: "rows",
+        was: &[],
         version: 1,
         fields: &[FieldSchema::new::<u16>("id", "u16")],
         previous: None,

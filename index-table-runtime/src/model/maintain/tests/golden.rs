@@ -11,7 +11,7 @@ use crate::model::{
     entity::Entity,
     error::{EncodeError, Error},
     key::KeyBuf,
-    lists::Lists,
+    lists::{Lists, decode},
     maintain::EntryBuffer,
     row::{self, RowBody, RowOutput},
     schema::{FieldSchema, IndexSchema, KeyField, Strategy as Carried, TableRecord, TableSchema},
@@ -141,7 +141,11 @@ fn rows_and_entries_match_the_example() {
 
 /// Returns the bytes in the first column of the record's table.
 fn documented_record() -> Vec<u8> {
-    let rows = documented("### Example of a record");
+    first_column("### Example of a record")
+}
+
+fn first_column(heading: &str) -> Vec<u8> {
+    let rows = documented(heading);
     let bytes = rows.iter().filter_map(|row| row.split('`').nth(1));
     bytes
         .flat_map(|bytes| bytes.split(' '))
@@ -155,6 +159,22 @@ fn the_catalog_record_matches_the_example() {
     assert_eq!(hex(&record.encode("customers").unwrap()), hex(&documented_record()));
     let decoded = TableRecord::decode("customers", &documented_record()).unwrap();
     assert_eq!(decoded, record);
+}
+
+#[test]
+fn the_record_of_the_lists_matches_the_example() {
+    let lists = Lists::default();
+    image_of(&lists, &customer());
+    let (_, record) = lists.record();
+    assert_eq!(hex(&record), hex(&first_column("### Lists")));
+    let read = decode(&record).unwrap();
+    assert_eq!(&read, lists.catalog());
+    // Each byte is covered by the format or the hash.
+    for at in 0..record.len() {
+        let mut damaged = record.clone();
+        damaged[at] ^= 1;
+        assert!(decode(&damaged).is_none(), "{at}");
+    }
 }
 
 #[test]

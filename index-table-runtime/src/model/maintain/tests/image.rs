@@ -101,6 +101,7 @@ impl Entity for Shape {
 
     const TABLE: &'static TableSchema = &TableSchema {
         name: "shapes",
+        was: &[],
         version: 1,
         fields: &[FieldSchema::new::<u16>("id", "u16")],
         previous: None,
@@ -169,6 +170,7 @@ impl Entity for Note<u8> {
 
     const TABLE: &'static TableSchema = &TableSchema {
         name: "notes",
+        was: &[],
         version: 1,
         fields: &[FieldSchema::new::<u16>("id", "u16")],
         previous: None,

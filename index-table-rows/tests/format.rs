@@ -1,0 +1,116 @@
+//! The test vectors of `docs/FORMAT.md`. A vector never changes, because files contain these bytes.
+
+use std::collections::BTreeMap;
+
+use index_table_rows::Catalog;
+use serde::{Serialize, Serializer};
+
+/// A value that is written as bytes.
+struct Bytes(&'static [u8]);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(self.0)
+    }
+}
+
+#[derive(Serialize)]
+struct Point {
+    x: u8,
+    y: i16,
+}
+
+#[derive(Serialize)]
+struct Skips {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    a: Option<u8>,
+    b: u8,
+}
+
+#[derive(Serialize)]
+enum Form {
+    Empty,
+    Round(u8),
+    Box { w: u8 },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item {
+    Number(u8),
+    Text(&'static str),
+    Old { x: u8 },
+    New { y: u8 },
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the row of a value, alone in its catalog, and the bytes of the catalog.
+fn recorded(value: &impl Serialize) -> (String, String) {
+    let (mut catalog, mut row) = (Catalog::new(), Vec::new());
+    catalog.record(value, &mut row).unwrap();
+    let mut again = Vec::new();
+    catalog.encode(value, &mut again).unwrap();
+    assert_eq!(again, row);
+    (hex(&row), hex(&catalog.to_bytes()))
+}
+
+/// Returns the columns of the table under a heading of the page.
+fn documented(heading: &str) -> Vec<Vec<String>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/FORMAT.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let section = text.lines().skip_while(|line| *line != heading).skip(1);
+    let section = section.take_while(|line| !line.starts_with("##"));
+    let rows = section.filter(|line| line.starts_with("| `"));
+    let columns = rows.map(|row| row.split('|').map(|it| it.trim().trim_matches('`').to_owned()));
+    columns.map(|row| row.filter(|column| !column.is_empty()).collect()).collect()
+}
+
+#[test]
+fn rows_and_catalogs_match_the_vectors() {
+    macro_rules! vectors {
+        ($($text:literal: $value:expr,)*) => { vec![$(($text, recorded(&$value)),)*] };
+    }
+    let vectors = vectors! {
+        r#"7_u8"#: 7_u8,
+        r#"-1_i8"#: -1_i8,
+        r#"300_u16"#: 300_u16,
+        r#"-2_i32"#: -2_i32,
+        r#"1_u128"#: 1_u128,
+        r#"-2_i128"#: -2_i128,
+        r#"1.0_f32"#: 1.0_f32,
+        r#"-1.5_f64"#: -1.5_f64,
+        r#"true"#: true,
+        r#"'é'"#: 'é',
+        r#""Oz""#: "Oz",
+        r#"Bytes(&[7, 8])"#: Bytes(&[7, 8]),
+        r#"Bytes(&[7; 16])"#: Bytes(&[7; 16]),
+        r#"()"#: (),
+        r#"None::<u8>"#: None::<u8>,
+        r#"Some(7_u8)"#: Some(7_u8),
+        r#"vec![7_u8, 8]"#: vec![7_u8, 8],
+        r#"[1_u16, 300]"#: [1_u16, 300],
+        r#"BTreeMap::from([("a", 1_u8)])"#: BTreeMap::from([("a", 1_u8)]),
+        r#"(1_u8, "a")"#: (1_u8, "a"),
+        r#"Point { x: 1, y: -1 }"#: Point { x: 1, y: -1 },
+        r#"Skips { a: None, b: 7 }"#: Skips { a: None, b: 7 },
+        r#"Form::Empty"#: Form::Empty,
+        r#"Form::Round(2)"#: Form::Round(2),
+        r#"Form::Box { w: 2 }"#: Form::Box { w: 2 },
+        r#"vec![Item::Number(1), Item::Text("a")]"#: vec![Item::Number(1), Item::Text("a")],
+        r#"vec![Item::Old { x: 1 }, Item::New { y: 2 }]"#: vec![Item::Old { x: 1 }, Item::New { y: 2 }],
+    };
+    let found: Vec<_> =
+        vectors.into_iter().map(|(text, (row, catalog))| [text.to_owned(), row, catalog]).collect();
+    let documented = documented("### Test vectors of rows");
+    let documented: Vec<_> = documented
+        .into_iter()
+        .map(|columns| match &*columns {
+            [text, _, row, catalog] => [text.clone(), row.clone(), catalog.clone()],
+            _ => panic!("{columns:?}"),
+        })
+        .collect();
+    assert_eq!(documented, found);
+}
