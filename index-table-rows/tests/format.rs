@@ -34,6 +34,30 @@ enum Form {
     Box { w: u8 },
 }
 
+/// Values of different kinds, so that each has a tag.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Tagged {
+    U64(u64),
+    I64(i64),
+    U128(u128),
+    I128(i128),
+    F32(f32),
+    F64(f64),
+    Bool(bool),
+    Char(char),
+    Text(&'static str),
+    Bytes(Bytes),
+    Unit(()),
+    Maybe(Option<Option<()>>),
+    Some(Option<u8>),
+    Seq(Vec<u8>),
+    Map(BTreeMap<u8, bool>),
+    Point(Point),
+    Form(Form),
+    Skips(Skips),
+}
+
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Item {
@@ -113,4 +137,57 @@ fn rows_and_catalogs_match_the_vectors() {
         })
         .collect();
     assert_eq!(documented, found);
+}
+
+/// Each tag of the page, in its order.
+#[test]
+fn values_of_any_kind_have_their_tags() {
+    let skips = || Skips { a: None, b: 7 };
+    let cases: Vec<(Tagged, &[u8])> = vec![
+        (Tagged::U64(0), b"\x00"),
+        (Tagged::U64(63), b"\x3f"),
+        (Tagged::Text(""), b"\x40"),
+        (Tagged::Text("ab"), b"\x42ab"),
+        (Tagged::U64(64), b"\x80\x40"),
+        (Tagged::I64(-1), b"\x81\x01"),
+        (Tagged::U128(1 << 64), b"\x82\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0"),
+        (Tagged::I128(-1), &[[0x83].as_slice(), &[0xff; 16]].concat().leak()[..]),
+        (Tagged::F32(1.0), b"\x84\0\0\x80\x3f"),
+        (Tagged::F64(1.0), b"\x85\0\0\0\0\0\0\xf0\x3f"),
+        (Tagged::Bool(false), b"\x86"),
+        (Tagged::Bool(true), b"\x87"),
+        (Tagged::Char('a'), b"\x88a"),
+        (
+            Tagged::Text("0123456789012345678901234567890123456789012345678901234567890123"),
+            b"\x89\x400123456789012345678901234567890123456789012345678901234567890123",
+        ),
+        (Tagged::Bytes(Bytes(&[7, 8])), b"\x8a\x02\x07\x08"),
+        (Tagged::Bytes(Bytes(b"0123456789abcdef")), b"\x8b0123456789abcdef"),
+        (Tagged::Unit(()), b"\x8c"),
+        (Tagged::Maybe(None), b"\x8d"),
+        (Tagged::Maybe(Some(None)), b"\x8e\x8d"),
+        (Tagged::Maybe(Some(Some(()))), b"\x8e\x8e\x8c"),
+        (Tagged::Some(Some(7)), b"\x07"),
+        (Tagged::Seq(vec![7, 200]), b"\x8f\x02\x07\x80\xc8\x01"),
+        (Tagged::Map(BTreeMap::from([(1, true)])), b"\x90\x01\x01\x87"),
+        (Tagged::Point(Point { x: 1, y: -1 }), b"\x91\x00\x01\x01"),
+        (Tagged::Form(Form::Round(2)), b"\x92\x00\x00\x02"),
+        (Tagged::Skips(skips()), b"\x91\x01\x02\x07"),
+    ];
+    let mut expected = vec![0, cases.len() as u8];
+    cases.iter().for_each(|(_, bytes)| expected.extend_from_slice(bytes));
+    let values: Vec<Tagged> = cases.into_iter().map(|(value, _)| value).collect();
+    assert_eq!(recorded(&values).0, hex(&expected));
+
+    /// A field of any kind that may be skipped.
+    #[derive(Serialize)]
+    struct Loose {
+        #[serde(skip_serializing_if = "is_unit")]
+        a: Tagged,
+    }
+    fn is_unit(value: &Tagged) -> bool {
+        matches!(value, Tagged::Unit(()))
+    }
+    let loose = [Tagged::U64(1), Tagged::Text("a"), Tagged::Unit(())].map(|a| Loose { a });
+    assert_eq!(recorded(&Vec::from(loose)).0, "00 03 01 41 61 93");
 }
