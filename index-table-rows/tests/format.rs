@@ -1,5 +1,7 @@
 //! The test vectors of `docs/FORMAT.md`. A vector never changes, because files contain these bytes.
 
+#![allow(clippy::option_option, reason = "the values to test")]
+
 use std::collections::BTreeMap;
 
 use index_table_rows::Catalog;
@@ -58,6 +60,17 @@ enum Tagged {
     Skips(Skips),
 }
 
+/// A field of any kind that may be skipped.
+#[derive(Serialize)]
+struct Loose {
+    #[serde(skip_serializing_if = "is_unit")]
+    a: Tagged,
+}
+
+fn is_unit(value: &Tagged) -> bool {
+    matches!(value, Tagged::Unit(()))
+}
+
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Item {
@@ -98,33 +111,33 @@ fn rows_and_catalogs_match_the_vectors() {
         ($($text:literal: $value:expr,)*) => { vec![$(($text, recorded(&$value)),)*] };
     }
     let vectors = vectors! {
-        r#"7_u8"#: 7_u8,
-        r#"-1_i8"#: -1_i8,
-        r#"300_u16"#: 300_u16,
-        r#"-2_i32"#: -2_i32,
-        r#"1_u128"#: 1_u128,
-        r#"-2_i128"#: -2_i128,
-        r#"1.0_f32"#: 1.0_f32,
-        r#"-1.5_f64"#: -1.5_f64,
-        r#"true"#: true,
-        r#"'é'"#: 'é',
-        r#""Oz""#: "Oz",
-        r#"Bytes(&[7, 8])"#: Bytes(&[7, 8]),
-        r#"Bytes(&[7; 16])"#: Bytes(&[7; 16]),
-        r#"()"#: (),
-        r#"None::<u8>"#: None::<u8>,
-        r#"Some(7_u8)"#: Some(7_u8),
-        r#"vec![7_u8, 8]"#: vec![7_u8, 8],
-        r#"[1_u16, 300]"#: [1_u16, 300],
-        r#"BTreeMap::from([("a", 1_u8)])"#: BTreeMap::from([("a", 1_u8)]),
-        r#"(1_u8, "a")"#: (1_u8, "a"),
-        r#"Point { x: 1, y: -1 }"#: Point { x: 1, y: -1 },
-        r#"Skips { a: None, b: 7 }"#: Skips { a: None, b: 7 },
-        r#"Form::Empty"#: Form::Empty,
-        r#"Form::Round(2)"#: Form::Round(2),
-        r#"Form::Box { w: 2 }"#: Form::Box { w: 2 },
-        r#"vec![Item::Number(1), Item::Text("a")]"#: vec![Item::Number(1), Item::Text("a")],
-        r#"vec![Item::Old { x: 1 }, Item::New { y: 2 }]"#: vec![Item::Old { x: 1 }, Item::New { y: 2 }],
+        "7_u8": 7_u8,
+        "-1_i8": -1_i8,
+        "300_u16": 300_u16,
+        "-2_i32": -2_i32,
+        "1_u128": 1_u128,
+        "-2_i128": -2_i128,
+        "1.0_f32": 1.0_f32,
+        "-1.5_f64": -1.5_f64,
+        "true": true,
+        "'é'": 'é',
+        "\"Oz\"": "Oz",
+        "Bytes(&[7, 8])": Bytes(&[7, 8]),
+        "Bytes(&[7; 16])": Bytes(&[7; 16]),
+        "()": (),
+        "None::<u8>": None::<u8>,
+        "Some(7_u8)": Some(7_u8),
+        "vec![7_u8, 8]": vec![7_u8, 8],
+        "[1_u16, 300]": [1_u16, 300],
+        "BTreeMap::from([(\"a\", 1_u8)])": BTreeMap::from([("a", 1_u8)]),
+        "(1_u8, \"a\")": (1_u8, "a"),
+        "Point { x: 1, y: -1 }": Point { x: 1, y: -1 },
+        "Skips { a: None, b: 7 }": Skips { a: None, b: 7 },
+        "Form::Empty": Form::Empty,
+        "Form::Round(2)": Form::Round(2),
+        "Form::Box { w: 2 }": Form::Box { w: 2 },
+        "vec![Item::Number(1), Item::Text(\"a\")]": vec![Item::Number(1), Item::Text("a")],
+        "vec![Item::Old { x: 1 }, Item::New { y: 2 }]": vec![Item::Old { x: 1 }, Item::New { y: 2 }],
     };
     let found: Vec<_> =
         vectors.into_iter().map(|(text, (row, catalog))| [text.to_owned(), row, catalog]).collect();
@@ -175,19 +188,11 @@ fn values_of_any_kind_have_their_tags() {
         (Tagged::Skips(skips()), b"\x91\x01\x02\x07"),
     ];
     let mut expected = vec![0, cases.len() as u8];
-    cases.iter().for_each(|(_, bytes)| expected.extend_from_slice(bytes));
+    for (_, bytes) in &cases {
+        expected.extend_from_slice(bytes);
+    }
     let values: Vec<Tagged> = cases.into_iter().map(|(value, _)| value).collect();
     assert_eq!(recorded(&values).0, hex(&expected));
-
-    /// A field of any kind that may be skipped.
-    #[derive(Serialize)]
-    struct Loose {
-        #[serde(skip_serializing_if = "is_unit")]
-        a: Tagged,
-    }
-    fn is_unit(value: &Tagged) -> bool {
-        matches!(value, Tagged::Unit(()))
-    }
     let loose = [Tagged::U64(1), Tagged::Text("a"), Tagged::Unit(())].map(|a| Loose { a });
     assert_eq!(recorded(&Vec::from(loose)).0, "00 03 01 41 61 93");
 }
