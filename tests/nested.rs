@@ -11,6 +11,7 @@ mod first {
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
     #[table(name = "orders", view)]
+    #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
     #[index(town)]
     #[index(town, name = "whole", strategy = "full", allow(redundant))]
     #[index(computed(total: u32))]
@@ -78,6 +79,7 @@ mod first {
 /// The row is as before, and the types inside of it have other fields and variants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "orders", view)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
 #[index(town)]
 #[index(town, name = "whole", strategy = "full", allow(redundant))]
 #[index(computed(total: u32))]
@@ -165,7 +167,7 @@ fn earlier(id: u32) -> first::Order {
         price: price(line),
     };
     let note = |at| (format!("note {at}"), first::Note { by: "Ada".into(), text: "n".repeat(at) });
-    let link = |order, next| Some(Box::new(first::Link { order, next }));
+    let to = |order, next| Some(Box::new(first::Link { order, next }));
     first::Order {
         id,
         town: ["Rome", "Oslo"][id as usize % 2].into(),
@@ -178,17 +180,17 @@ fn earlier(id: u32) -> first::Order {
         },
         link: match id % 4 {
             0 => None,
-            1 => link(id + 1, None),
-            _ => link(id + 1, link(id + 2, None)),
+            1 => to(id + 1, None),
+            _ => to(id + 1, to(id + 2, None)),
         },
     }
 }
 
 /// Returns the row of [`earlier`] as the later release reads it.
 fn order(id: u32) -> Order {
-    fn converted(link: first::Link) -> Box<Link> {
-        let next = link.next.map(|next| converted(*next));
-        Box::new(Link { reason: String::new(), next, order: link.order })
+    fn converted(link: first::Link) -> Link {
+        let next = link.next.map(|next| Box::new(converted(*next)));
+        Link { reason: String::new(), next, order: link.order }
     }
 
     let first::Order { id, town, lines, notes, state, link } = earlier(id);
@@ -210,7 +212,7 @@ fn order(id: u32) -> Order {
                 State::Sent(Parcel { weight: parcel.weight, number: parcel.code })
             }
         },
-        link: link.map(|link| converted(*link)),
+        link: link.map(|link| Box::new(converted(*link))),
     }
 }
 
