@@ -108,8 +108,8 @@ impl Catalog {
         write::write(self, None, value, out).inspect_err(|_| out.truncate(start))
     }
 
-    /// Appends the row of `value`, with the elements of unordered collections in the order of their bytes: so equal values
-    /// have equal rows.
+    /// Appends the row of `value`. The elements of unordered collections are in the order of their bytes, so equal values have
+    /// equal rows.
     ///
     /// # Errors
     ///

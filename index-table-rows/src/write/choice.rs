@@ -1,4 +1,4 @@
-//! Where a place has a choice: the entry of a variant, the list of a struct, the form of a sequence.
+//! Places with a choice: a variant's entry, a struct's list, a sequence's form.
 
 use super::{Writer, parts::Elements};
 use crate::{

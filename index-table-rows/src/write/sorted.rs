@@ -57,7 +57,7 @@ enum TypedPlace {
 }
 
 impl TypedPlace {
-    /// Returns the type of a field of the struct, or of the element at this position.
+    /// Returns the type of the struct's field, or of the element at this position.
     fn inside<T: ?Sized>(self, value: &T, position: usize) -> &'static Collection {
         match self {
             Self::Struct(address, fields) => find(fields, address, value),

@@ -148,6 +148,7 @@ pub(super) fn rename_in_shards(
     let referred = rows.references.iter().map(|reference| (reference.to, reference.distribution));
     for (schema, distribution) in [own].into_iter().chain(referred) {
         if shards.location_of(schema.name).is_some() {
+            forget_former_maps(store, shards, schema)?;
             continue;
         }
         store.inner.refuse_nested_write()?;
@@ -172,7 +173,7 @@ pub(super) fn rename_in_shards(
             }
             check_rows(schema, from, &records)?;
             shards.check_rename((from, schema.name), distribution)?;
-            shards.rename_own((from, schema.name), false)?;
+            shards.add_renamed_maps((from, schema.name))?;
             let refuse_used = |table, was: &'static str| refuse_used(store, table, was);
             let rename =
                 &mut |renaming: &mut Renaming<'_>| renaming.rename(schema, true, &refuse_used);
@@ -180,12 +181,22 @@ pub(super) fn rename_in_shards(
                 change_in(engine, schema, schema.was, rename)?;
             }
             shards.rename_location((from, schema.name))?;
-            shards.rename_own((from, schema.name), true)?;
+            shards.forget_former_maps((from, schema.name))?;
         } else if schema.name == rows.schema.name && !has(schema.name) {
             create_in_shards(store, shards, schema, &records)?;
         }
     }
     Ok(())
+}
+
+/// Removes the former names of a table from the own records of the shards, which a process that ended while it renamed the table
+/// has left.
+fn forget_former_maps(store: &Store, shards: &Shards, schema: &TableSchema) -> Result<()> {
+    if store.inner.table(schema.name).is_some() {
+        return Ok(());
+    }
+    let former = schema.was.iter().filter(|was| shards.location_of(was).is_none());
+    former.into_iter().try_for_each(|was| shards.forget_former_maps((was, schema.name)))
 }
 
 /// Checks that the rows of a former table fit the declaration, before any shard is changed.

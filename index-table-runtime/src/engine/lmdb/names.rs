@@ -6,6 +6,7 @@ pub(crate) use super::handle::Env;
 pub(super) type Database<'d> = heed::Database<'d, Bytes, Bytes>;
 
 pub(crate) use crate::engine::files::{DATA_FILE as FILE, LOCK_FILE};
+use crate::model::schema::QUEUE;
 
 pub(super) const CATALOG: &str = ".catalog";
 /// The records of a shard map manager.
@@ -13,9 +14,6 @@ pub(super) const SHARDS: &str = ".shards";
 /// The own records of a shard.
 pub(super) const SHARD: &str = ".shard";
 pub(super) const SEQUENCES: &str = ".sequences";
-
-/// The beginning of the name of a queue, before the name of its table.
-pub(super) const QUEUE: &str = ".queue.";
 
 /// Returns the name of a table's queue.
 pub(super) fn queue_of(table: &str) -> String {

@@ -11,13 +11,15 @@ use super::{
     env::Engine,
     journal::recorder::Recorder,
     named::Named,
-    names::{CATALOG, Database, QUEUE, SEQUENCES},
+    names::{CATALOG, Database, SEQUENCES},
 };
 use crate::{
     engine::{Records, Rename},
     model::{
         error::Result,
-        schema::{DATABASES, Parts, Renaming, TableSchema, both_exist, needs_catalog, renamed_to},
+        schema::{
+            DATABASES, Parts, QUEUE, Renaming, TableSchema, both_exist, needs_catalog, renamed_to,
+        },
     },
 };
 

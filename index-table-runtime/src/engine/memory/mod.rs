@@ -17,7 +17,9 @@ use crate::{
         key::MAX_KEY_LEN,
         maintain::{Change, Sink},
         reference::Referrer,
-        schema::{IndexSchema, Parts, Renaming, Source, TableSchema, both_exist, needs_catalog},
+        schema::{
+            IndexSchema, Parts, QUEUE, Renaming, Source, TableSchema, both_exist, needs_catalog,
+        },
         stream::STREAM,
     },
 };
@@ -34,7 +36,6 @@ pub(crate) const LAYOUT: &str = "memory";
 const CATALOG: &str = ".catalog.";
 const SEQUENCE: &str = ".sequence.";
 /// The prefix of the name of a table.
-const QUEUE: &str = ".queue.";
 
 /// A store in memory.
 #[derive(Debug)]

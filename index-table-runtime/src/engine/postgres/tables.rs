@@ -11,7 +11,7 @@ use crate::{
     engine::{Links, Space},
     model::{
         reference::Referrer,
-        schema::{AggregateSchema, IndexSchema, Parts, Source, TableSchema},
+        schema::{AggregateSchema, IndexSchema, Parts, QUEUE, Source, TableSchema},
         stream::STREAM,
     },
 };
@@ -55,7 +55,7 @@ impl Tables {
             changes: parts.has_changes.then(|| relation(&format!("{table}.{STREAM}"), Form::Pairs)),
             queue: schema
                 .has_eventual()
-                .then(|| Queue::new(relation(&format!(".queue.{table}"), Form::Pairs))),
+                .then(|| Queue::new(relation(&format!("{QUEUE}{table}"), Form::Pairs))),
             catalog: relation(CATALOG, Form::Pairs),
             sequences: relation(SEQUENCES, Form::Pairs),
             prefix: prefix_of(table),

@@ -17,7 +17,7 @@ pub(crate) use catalog::{
     TableRecord,
 };
 pub(crate) use parts::Parts;
-pub(crate) use renamed::{Renaming, both_exist, needs_catalog, renamed_to};
+pub(crate) use renamed::{QUEUE, Renaming, both_exist, needs_catalog, renamed_to};
 pub(crate) use state::{ANALYSIS, Building, DATABASES, Retired, StateRecord, is_index};
 pub(crate) use versions::{VersionRecord, version_of};
 

@@ -16,6 +16,9 @@ use crate::model::{
 /// support for it refuses the former name.
 const RENAMED: u8 = 0;
 
+/// The beginning of the name of a queue among the databases of an engine. The name of its table follows.
+pub(crate) const QUEUE: &str = ".queue.";
+
 /// The advice to a program with a former name.
 pub(super) const WAY_OUT: &str = "open it by its new name; for a new table with the former name, open the repository of the \
                                   renamed table first in this process";
@@ -120,8 +123,8 @@ impl<'r> Renaming<'r> {
         self.record(table).is_some_and(|record| renamed_to(record).is_none())
     }
 
-    /// Renames a table that the catalog has by one of its former names only. `use_of` returns the error for a table that this
-    /// process uses. In a shard, the records of referenced tables don't count the change.
+    /// Renames a table that the catalog has by one of its former names only. `refuse_used` returns the error for a
+    /// table that this process uses. In a shard, the records of referenced tables don't count the change.
     ///
     /// # Errors
     ///
@@ -207,7 +210,7 @@ impl<'r> Renaming<'r> {
         parts.sort_unstable();
         parts.dedup();
         self.databases.push((from.to_owned(), to.to_owned()));
-        self.databases.push((format!(".queue.{from}"), format!(".queue.{to}")));
+        self.databases.push((format!("{QUEUE}{from}"), format!("{QUEUE}{to}")));
         let of = |table: &str, part: &str| format!("{table}.{part}");
         self.databases.extend(parts.iter().map(|part| (of(from, part), of(to, part))));
     }

@@ -62,10 +62,11 @@ impl Engine {
     fn record_ranges(&self, name: &str, map: &Declared) -> Result<()> {
         for (number, shard) in self.shards() {
             let Some(open) = shard.current() else { continue };
-            let Some(mut identity) = Identity::read(open)? else { continue };
-            identity.maps.push(OwnRanges::of(name, map, number));
-            identity.maps.sort_by(|one, other| one.map.cmp(&other.map));
-            identity.write(open)?;
+            Identity::change(open, &|own| {
+                own.maps.retain(|own| own.map != name);
+                own.maps.push(OwnRanges::of(name, map, number));
+                own.maps.sort_by(|one, other| one.map.cmp(&other.map));
+            })?;
         }
         Ok(())
     }

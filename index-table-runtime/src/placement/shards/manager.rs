@@ -608,27 +608,37 @@ impl Identity {
         .map(drop)
     }
 
-    /// Adds a table to the [checked ones](Self::checked) of a shard that comes from elsewhere. Other records that change meanwhile
-    /// are kept.
-    pub(crate) fn write_checked(engine: &Engine, table: &str) -> Result<()> {
-        let is_unchecked = |own: &Self| {
-            own.checked.as_ref().is_some_and(|tables| tables.iter().all(|it| it != table))
+    /// Changes the identity of a shard. Records that others change meanwhile are kept. `change` can be called more than once, and
+    /// nothing is written if it changes nothing.
+    pub(crate) fn change(engine: &Engine, change: &dyn Fn(&mut Self)) -> Result<()> {
+        let changed = |own: Self| {
+            let mut new = own.clone();
+            change(&mut new);
+            (new != own).then_some(new)
         };
-        if !Self::read(engine)?.is_some_and(|own| is_unchecked(&own)) {
+        if Self::read(engine)?.and_then(changed).is_none() {
             return Ok(());
         }
         update(engine, &SHARD, &|records| {
             let Some((_, bytes)) = records.iter_mut().find(|(key, _)| key == OWN) else {
                 return Ok(());
             };
-            let mut own = decode_identity(bytes)?;
-            if is_unchecked(&own) {
-                own.checked.get_or_insert_default().push(table.to_owned());
-                *bytes = encode_identity(&own)?;
+            if let Some(new) = changed(decode_identity(bytes)?) {
+                *bytes = encode_identity(&new)?;
             }
             Ok(())
         })
         .map(drop)
+    }
+
+    /// Adds a table to the [checked ones](Self::checked) of a shard that comes from elsewhere.
+    pub(crate) fn write_checked(engine: &Engine, table: &str) -> Result<()> {
+        Self::change(engine, &|own| {
+            if let Some(tables) = own.checked.as_mut().filter(|it| it.iter().all(|it| it != table))
+            {
+                tables.push(table.to_owned());
+            }
+        })
     }
 }
 

@@ -87,33 +87,35 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds the parts of the maps of a renamed table to the own records of the shards, or, after the manager has changed, removes
-    /// the parts of the former maps.
-    pub(crate) fn rename_own(&self, (from, to): (&str, &str), is_after: bool) -> Result<()> {
-        for (_, shard) in self.shards() {
-            let Some(open) = shard.current().filter(|_| self.manager.is_some()) else { continue };
-            let Some(mut identity) = Identity::read(open)? else { continue };
-            let before = identity.clone();
-            if is_after {
-                identity.maps.retain(|own| new_name(&own.map, from, to).is_none());
-                for names in [Some(&mut identity.places), identity.checked.as_mut()] {
-                    names.into_iter().flatten().filter(|name| *name == from).for_each(|name| {
-                        to.clone_into(name);
-                    });
-                }
-            } else {
-                let mut added = Vec::new();
-                for own in &identity.maps {
-                    if let Some(map) = new_name(&own.map, from, to) {
-                        added.push(OwnRanges { map, ..own.clone() });
-                    }
-                }
-                identity.maps.retain(|own| added.iter().all(|new| new.map != own.map));
-                identity.maps.append(&mut added);
-                identity.maps.sort_by(|one, other| one.map.cmp(&other.map));
+    /// Adds the parts of the maps of a renamed table to the own records of the shards. The parts of the former maps stay until
+    /// [`forget_former_maps`](Engine::forget_former_maps).
+    pub(crate) fn add_renamed_maps(&self, (from, to): (&str, &str)) -> Result<()> {
+        self.change_own(&|own| {
+            let renamed = |own: &OwnRanges| Some((new_name(&own.map, from, to)?, own.clone()));
+            let added: Vec<_> = own.maps.iter().filter_map(renamed).collect();
+            own.maps.retain(|own| added.iter().all(|(map, _)| *map != own.map));
+            own.maps.extend(added.into_iter().map(|(map, own)| OwnRanges { map, ..own }));
+            own.maps.sort_by(|one, other| one.map.cmp(&other.map));
+        })
+    }
+
+    /// Removes the parts of the former maps from the own records of the shards, after the manager has changed, and gives their
+    /// lists of tables the new name.
+    pub(crate) fn forget_former_maps(&self, (from, to): (&str, &str)) -> Result<()> {
+        self.change_own(&|own| {
+            own.maps.retain(|own| new_name(&own.map, from, to).is_none());
+            for names in [Some(&mut own.places), own.checked.as_mut()] {
+                names.into_iter().flatten().filter(|name| *name == from).for_each(|name| {
+                    to.clone_into(name);
+                });
             }
-            if identity != before {
-                identity.write(open)?;
+        })
+    }
+
+    fn change_own(&self, change: &dyn Fn(&mut Identity)) -> Result<()> {
+        for (_, shard) in self.shards().filter(|_| self.manager.is_some()) {
+            if let Some(open) = shard.current() {
+                Identity::change(open, change)?;
             }
         }
         Ok(())

@@ -1,10 +1,11 @@
 //! The bytes of the records of a manager and of a shard, see docs/FORMAT.md; the shard whose copy of a reference table a
 //! transaction reads.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{cell::Cell, collections::BTreeMap, path::Path, sync::Arc};
 
 use super::{
-    Locks, ManagerRecords, OpenTables, Shard, ShardRecord, ShardState, TableRecord, Tables,
+    Identity, Locks, ManagerRecords, OpenTables, Shard, ShardRecord, ShardState, TableRecord,
+    Tables,
     manager::{self, ManagerRecord},
     recorded,
     txn::Reads as _,
@@ -160,6 +161,28 @@ fn the_record_of_a_copy_of_a_single_shard_has_these_bytes_until_it_belongs_to_a_
     assert_eq!(keys(), [(b"alone".to_vec(), vec![1])]);
     identity.write(&shard).expect("written");
     assert_eq!(keys(), []);
+}
+
+/// A move can change the ranges of a shard while a table is opened or renamed.
+#[test]
+fn a_change_of_an_identity_keeps_what_is_changed_meanwhile() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::default().durability(Durability::Full);
+    let shard = Engine::open(&options, dir.path()).expect("an engine");
+    let records = ManagerRecords::new();
+    let identity = records.identity(0, "a", Path::new("shop"), Path::new("shop/a"), None);
+    identity.write(&shard).expect("written");
+    let is_first = Cell::new(true);
+    Identity::change(&shard, &|own| {
+        if is_first.replace(false) {
+            let others = Identity { shards: 7, ..own.clone() };
+            others.write(&shard).expect("written");
+        }
+        own.places.push("towns".to_owned());
+    })
+    .expect("changed");
+    let expected = Identity { shards: 7, places: vec!["towns".to_owned()], ..identity };
+    assert_eq!(Identity::read(&shard).expect("a record"), Some(expected));
 }
 
 #[test]
