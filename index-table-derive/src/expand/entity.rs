@@ -42,7 +42,11 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let part = reference::implementation(cx);
     let collections = collections::list(cx.table);
     let encode = collections::encode(cx.table);
-    let reads_back = cx.table.reads_back.then(|| mixed!(const READS_BACK: bool = true;));
+    let reads_back = cx.table.reads_back.then(|| {
+        mixed!(
+            const READS_BACK: bool = true;
+        )
+    });
     let primary_key = primary_key(cx);
     let entries = entries(cx);
     let hashed = hashed::methods(cx);

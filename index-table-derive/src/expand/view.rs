@@ -106,7 +106,7 @@ fn read(cx: &Context<'_>, field: &ViewField) -> TokenStream {
         Reading::Carried | Reading::Owned => {
             let field = super::field_method(&field.field);
             quote_spanned!(span=> __row.#field::<#ty>(#names)?)
-        },
+        }
         Reading::With(function) => {
             quote_spanned!(span=> __row.field_with::<#ty>(#names, |__from| #function(__from))?)
         }

@@ -113,7 +113,8 @@ fn check_field(declared: &Declared<'_>, need: &Need, errors: &Diagnostics) -> bo
                 carriable = false;
             }
             "skip_serializing" if !has("skip_deserializing") && !has("default") => {
-                let reason = "a field that is not written can't be read without a value; add `default`";
+                let reason =
+                    "a field that is not written can't be read without a value; add `default`";
                 report(key, reason, errors);
             }
             "with" | "serialize_with" | "deserialize_with" if need.carried => {

@@ -254,7 +254,9 @@ impl<'txn> RowReader<'txn> {
     pub fn field_with<T>(
         &mut self,
         names: &[&'static str],
-        read: impl FnMut(&mut index_table_rows::Reader<'txn, 'txn>) -> Result<T, index_table_rows::Error>,
+        read: impl FnMut(
+            &mut index_table_rows::Reader<'txn, 'txn>,
+        ) -> Result<T, index_table_rows::Error>,
     ) -> Result<T, DecodeError> {
         match self.fields.field_with(names, read) {
             Ok(Some(value)) => Ok(value),

@@ -27,7 +27,8 @@ type Comparison = fn(&Lists, &[u8], &[u8]) -> bool;
 type Load = fn(&Lists, &mut Image, &[u8]) -> Result<Result<()>, DecodeError>;
 
 /// Like [`Load`], for a row that is not checked against its former version, with its entries in one index or in all.
-type LoadUnchecked = fn(&Lists, &mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>;
+type LoadUnchecked =
+    fn(&Lists, &mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>;
 
 /// Compares a row of an older version with the converted row.
 type CheckConversion = fn(&Lists, &[u8]) -> Result<(), DecodeError>;
@@ -347,7 +348,8 @@ impl TableRows {
         expected: u64,
         bytes: Option<&[u8]>,
     ) -> Result<()> {
-        let read = |bytes| self.revision.as_ref().map(|revision| (revision.read)(&self.lists, bytes));
+        let read =
+            |bytes| self.revision.as_ref().map(|revision| (revision.read)(&self.lists, bytes));
         let found = bytes.and_then(read).transpose();
         match found.map_err(|error| self.corrupt(error, primary_key))? {
             Some(found) if found == expected => Ok(()),
@@ -356,7 +358,8 @@ impl TableRows {
     }
 
     fn revision_of(&self, revision: &Revision, image: &Image) -> Result<u64> {
-        (revision.read)(&self.lists, image.row()).map_err(|error| self.corrupt(error, image.primary_key()))
+        (revision.read)(&self.lists, image.row())
+            .map_err(|error| self.corrupt(error, image.primary_key()))
     }
 
     fn set_revision(&self, revision: &Revision, image: &mut Image, number: u64) -> Result<()> {

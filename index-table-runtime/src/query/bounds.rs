@@ -9,10 +9,10 @@ use super::{
 };
 use crate::engine::{KeyList, Query};
 use crate::model::{
-    lists::Lists,
     End, KeyRange,
     entity::Entity,
     key::{Key, KeyBuf, PrefixKey, hash},
+    lists::Lists,
     maintain::Image,
     schema::Source,
 };
@@ -161,7 +161,10 @@ impl Bounds {
             Source::Facts => is_inside(row.primary_key()),
             Source::Index(index) => {
                 row.keys(index).any(is_inside)
-                    && self.hashed.as_ref().is_none_or(|hashed| hashed.are_of(lists, index, row.row()))
+                    && self
+                        .hashed
+                        .as_ref()
+                        .is_none_or(|hashed| hashed.are_of(lists, index, row.row()))
             }
         }
     }

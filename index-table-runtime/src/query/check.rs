@@ -9,11 +9,11 @@ use super::{
 use crate::{
     engine::{Cursor as _, EntryResult, LongLived as _, Query},
     model::{
-        lists::Lists,
         entity::Form,
         entry::{KeyBuffer, RawEntry},
         error::{Boxed, Result},
         key::{DecodeError, KeyBuf},
+        lists::Lists,
         maintain::Image,
         schema::{IndexSchema, Source, TableSchema},
     },
@@ -153,7 +153,12 @@ impl<'txn> Check<'txn> {
         let (hashed, carried) = (conditions.hashed.as_deref(), self.carried);
         if let Some(hashed) = hashed
             && carried
-            && !self.has_values(meter.lists(), hashed, entry, ValueSource::Entry(entry, self.form))?
+            && !self.has_values(
+                meter.lists(),
+                hashed,
+                entry,
+                ValueSource::Entry(entry, self.form),
+            )?
         {
             return Ok(false);
         }

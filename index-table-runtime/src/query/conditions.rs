@@ -5,11 +5,11 @@ use std::{cmp::Ordering, rc::Rc, sync::Arc};
 use crate::{
     engine::KeyList,
     model::{
-        lists::Lists,
         entity::{Entity, EntryContext, EntryReader, Form},
         entry::{Position, RawEntry},
         error::Result,
         key::{DecodeError, KeyBuf, Unescaped},
+        lists::Lists,
         maintain::Image,
         row::{self, Body},
         schema::Source,

@@ -8,11 +8,11 @@ use std::rc::Rc;
 use crate::{
     engine::{EntryResult, Query},
     model::{
-        lists::Lists,
         entity::{Entity, EntryContext, Form},
         entry::{KeyBuffer, RawEntry, ShortEntry},
         error::{Boxed, Error, Result},
         key::{DecodeError, Key, KeyReader, Unescaped},
+        lists::Lists,
         row::{self, Body},
         schema::{Source, TableSchema},
     },
@@ -310,8 +310,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         source: Source,
         body: Body,
     ) -> Result<(ShortEntry<'txn>, Form, EntryContext<'txn>), Failure> {
-        let context =
-            EntryContext { lists: self.lists(), unescaped: self.unescaped(), body };
+        let context = EntryContext { lists: self.lists(), unescaped: self.unescaped(), body };
         if matches!(source, Source::Facts) {
             self.meter.bytes(entry.key.len() + entry.primary_key.len());
             let row = ShortEntry { data: self.row_bytes(entry)?, ..entry };

@@ -10,12 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::lists::TableLists;
 use super::{
     Engines, Shards, Store, follower,
     open_table::{OpenTable, Readable, Renewals},
     transaction,
 };
-use super::lists::TableLists;
 use crate::{
     engine::{self, Conflicts, Limit, Records, WhenFull},
     locks::{Mutex, MutexGuard, rank},

@@ -105,7 +105,8 @@ impl OpenTable {
             let bounds =
                 if prefix.is_empty() { KeyRange::ALL } else { KeyRange::beginning_with(prefix) };
             let query = Query { reverse: *greatest, limit: Some(1), ..Query::new(source, bounds) };
-            let mut meter = Ledger::new(&txn.session, &self.shared.usage, &self.rows.lists).meter(source, Some(1));
+            let mut meter = Ledger::new(&txn.session, &self.shared.usage, &self.rows.lists)
+                .meter(source, Some(1));
             let reader = meter.of_query(reader, &query)?;
             meter.reads(reader, &query);
             let mut entries = reader.cursor(query)?;

@@ -9,10 +9,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::Table;
 use crate::{
     model::{
-        lists::Lists,
         entity::Entity,
         error::{Error, Result},
         key::{DecodeError, Key as _, KeyReader, Unescaped},
+        lists::Lists,
         row,
         stream::{StoredChange, StoredKind, Streamed, time_of},
     },
@@ -448,7 +448,7 @@ impl<R: Entity> ChangeWorker<R> {
                 None => changes.clear(),
                 Some((number, stored)) => {
                     changes.push(decode(&consumer.table.rows.lists, number, stored)?);
-                },
+                }
             }
             Ok(())
         })?;

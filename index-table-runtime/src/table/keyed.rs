@@ -361,7 +361,8 @@ impl<R: Entity> Table<R> {
     ) -> Result<Option<T>, E> {
         span!(TRACE, "update", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
-        let Some(mut row) = rows::load_by_key::<R>(&self.open.rows, &writer, key.as_bytes(), old)? else {
+        let Some(mut row) = rows::load_by_key::<R>(&self.open.rows, &writer, key.as_bytes(), old)?
+        else {
             return Ok(None);
         };
         let value = change(&mut row)?;
@@ -378,7 +379,9 @@ impl<R: Entity> Table<R> {
     ) -> Result<bool> {
         let mut change = Some(change);
         self.open.update_row(txn, &mut |writer, Scratch { old, new, tried }| {
-            let Some(mut row) = rows::load_by_key::<R>(&self.open.rows, writer, key.as_bytes(), old)? else {
+            let Some(mut row) =
+                rows::load_by_key::<R>(&self.open.rows, writer, key.as_bytes(), old)?
+            else {
                 return Ok(false);
             };
             if let Some(change) = change.take() {

@@ -136,7 +136,8 @@ impl OpenTable {
             if !load(&writer, old)? {
                 return Ok(());
             }
-            let deleted = rows::delete_loaded(&self.rows, &mut writer, Cascading::No, old, written)?;
+            let deleted =
+                rows::delete_loaded(&self.rows, &mut writer, Cascading::No, old, written)?;
             cascade::finish(txn, self, primary_key, deleted).map(drop)
         })
     }

@@ -251,11 +251,7 @@ pub(super) fn unreadable(
 /// # Errors
 ///
 /// [`Error::IndexNotReadable`]: a unique index has duplicates. In a read-only store: an index is not readable.
-pub(super) fn finish(
-    store: &Store,
-    rows: &TableRows,
-    table: &Arc<OpenTable>,
-) -> Result<()> {
+pub(super) fn finish(store: &Store, rows: &TableRows, table: &Arc<OpenTable>) -> Result<()> {
     let global = rows.distribution.global();
     let (mut is_global_emptied, mut is_needed) = (false, false);
     {

@@ -123,8 +123,10 @@ fn batch(
     let archive = table.shared.archive().clone();
     let txn = store.read()?;
     let source = Source::Index(expiry.index);
-    let (reader, ledger) =
-        (txn.reader_of(table, source), Ledger::new(&txn.session, &table.shared.usage, &table.rows.lists));
+    let (reader, ledger) = (
+        txn.reader_of(table, source),
+        Ledger::new(&txn.session, &table.shared.usage, &table.rows.lists),
+    );
     let request = ScanRequest::new(reader, table.schema, ledger, source, Bounds::of(range.clone()));
     let expired = request.first_keys(limit)?;
     let Some(archive) = archive else {

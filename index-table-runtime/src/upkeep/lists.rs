@@ -46,7 +46,8 @@ fn take(rows: &TableRows, record: Option<&[u8]>, is_shard: bool) -> Result<u64> 
         Opened::Taken => Ok(version),
         Opened::Contradicted => Err(Error::SchemaMismatch {
             table,
-            difference: "a data file has other lists of the fields of its rows than the store".to_owned(),
+            difference: "a data file has other lists of the fields of its rows than the store"
+                .to_owned(),
             way_out: "load its rows from a dump of that data file",
         }),
     }

@@ -137,11 +137,7 @@ fn similar(store: &Store, schema: &TableSchema, records: &[(String, Vec<u8>)]) -
 /// # Errors
 ///
 /// The errors of [`rename`], and of [`check_rename`](Shards::check_rename).
-pub(super) fn rename_in_shards(
-    store: &Store,
-    shards: &Shards,
-    rows: &RowVtable,
-) -> Result<()> {
+pub(super) fn rename_in_shards(store: &Store, shards: &Shards, rows: &RowVtable) -> Result<()> {
     // In a forked process, the locks below may be held by a thread that does not exist.
     store.inner.engines.refuse_forked()?;
     let own = (rows.schema, rows.distribution);

@@ -231,7 +231,11 @@ impl Lists {
     }
 
     fn claimed(&self, next: Catalog) -> Result<(), EncodeError> {
-        if self.publish(next) { Ok(()) } else { Err(rows::Error::from(rows::Reason::TooLarge).into()) }
+        if self.publish(next) {
+            Ok(())
+        } else {
+            Err(rows::Error::from(rows::Reason::TooLarge).into())
+        }
     }
 
     /// Makes a version current. Returns false if there are too many versions.

@@ -61,6 +61,9 @@ mod tests {
             assert_eq!(slots.push(number), Some(number));
         }
         assert_eq!(slots.push(8_191), None);
-        assert_eq!((slots.get(0), slots.get(8_190), slots.get(8_191)), (Some(&0), Some(&8_190), None));
+        assert_eq!(
+            (slots.get(0), slots.get(8_190), slots.get(8_191)),
+            (Some(&0), Some(&8_190), None)
+        );
     }
 }

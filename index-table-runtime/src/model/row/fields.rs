@@ -9,12 +9,7 @@ use index_table_rows::Fields;
 
 use self::value::Value;
 use super::{body, decode_unchecked, encoded, header};
-use crate::model::{
-    entity::Entity,
-    key::DecodeError,
-    lists::Lists,
-    schema::TableSchema,
-};
+use crate::model::{entity::Entity, key::DecodeError, lists::Lists, schema::TableSchema};
 
 /// Checks that the conversion of a row of an older version keeps the values of unchanged fields.
 ///

@@ -147,8 +147,7 @@ pub struct FoundRows<R> {
 impl<'t, E: IndexEntry<'t>> From<Scan<'t, E>> for FoundRows<E::Row> {
     fn from(scan: Scan<'t, E>) -> Self {
         let lists = Arc::clone(scan.request.ledger.lists);
-        let filter =
-            scan.into_bounds().map(|(source, bounds)| Filter { source, bounds, lists });
+        let filter = scan.into_bounds().map(|(source, bounds)| Filter { source, bounds, lists });
         Self { filter, row: PhantomData }
     }
 }

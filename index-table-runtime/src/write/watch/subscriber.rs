@@ -149,7 +149,10 @@ pub(crate) struct Buffer {
 impl Subscriber {
     pub(crate) fn watches(&self, row: &Image) -> bool {
         self.filters.is_empty()
-            || self.filters.iter().any(|filter| filter.bounds.find(&filter.lists, filter.source, row))
+            || self
+                .filters
+                .iter()
+                .any(|filter| filter.bounds.find(&filter.lists, filter.source, row))
     }
 
     /// Buffers the changes of a commit, all or none, so that a commit is never received in part.

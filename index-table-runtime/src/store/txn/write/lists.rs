@@ -39,7 +39,8 @@ impl WriteTxn<'_> {
         for at in 0..self.written.len() {
             let Some(written) = self.written.get(at).filter(|it| !it.has_lists()) else { continue };
             let name = written.shared.usage.schema.name;
-            let gone = || CommitFailure::Failed(Error::internal("a written table that is not open"));
+            let gone =
+                || CommitFailure::Failed(Error::internal("a written table that is not open"));
             let table = self.guard.store().table(name).ok_or_else(gone)?;
             let parts = self.parts_of(&table);
             for (part, shard) in parts {
@@ -80,7 +81,9 @@ impl WriteTxn<'_> {
         let mut writer = self.read.engine.writer(&table.tables).ok_or_else(missing)?;
         let mut write = |writer: &mut Writer<'_, '_>| {
             let found = writer.reader().record(LISTS)?.map(<[u8]>::to_vec);
-            if shard.is_none() && let Some(found) = &found {
+            if shard.is_none()
+                && let Some(found) = &found
+            {
                 lists.see(found);
             }
             let (version, record) = lists.record();
