@@ -394,9 +394,9 @@ struct Sent {
     parcel: Parcel,
 }
 
-/// The entries of a partial index have no names, so a type in its `include` must not change without a version.
+/// The entries of a partial index have the names of the rows from which they were copied.
 #[test]
-fn entries_with_a_changed_type_are_found_and_repaired() -> Result<()> {
+fn entries_with_a_changed_type_are_read_by_names() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     {
         let store = store(dir.path())?;
@@ -410,14 +410,20 @@ fn entries_with_a_changed_type_are_found_and_repaired() -> Result<()> {
     let parcel = Parcel { weight: 7, number: "P".into() };
     let txn = store.read()?;
     assert_eq!(parcels.get(&txn, 1)?.map(|row| row.parcel), Some(parcel.clone()));
-    let report = parcels.verify(&txn).run()?;
-    assert_eq!(report.count(FindingKind::Stale), 1, "{report}");
+    let check = || -> Result<()> {
+        let txn = store.read()?;
+        let report = parcels.verify(&txn).run()?;
+        assert!(report.is_clean(), "{report}");
+        let entries = parcels.by_town(&txn).entries().collect::<Result<Vec<_>>>()?;
+        assert_eq!(
+            entries.into_iter().map(|entry| entry.parcel).collect::<Vec<_>>(),
+            [parcel.clone()]
+        );
+        Ok(())
+    };
     drop(txn);
-    let report = store.transaction(|txn| parcels.repair(txn).run())?;
-    assert_eq!(report.left, 0, "{report}");
-    let txn = store.read()?;
-    assert!(parcels.verify(&txn).run()?.is_clean());
-    let entries: Vec<SentByTown> = parcels.by_town(&txn).entries().collect::<Result<_>>()?;
-    assert_eq!(entries.into_iter().map(|entry| entry.parcel).collect::<Vec<_>>(), [parcel]);
-    Ok(())
+    check()?;
+    let row = parcels.get(&store.read()?, 1)?.expect("it is there");
+    store.transaction(|txn| parcels.put(txn, &Sent { town: "Oslo".into(), ..row }))?;
+    check()
 }

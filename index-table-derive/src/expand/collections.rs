@@ -3,7 +3,6 @@
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
-use super::entity;
 use crate::model::{Field, Table};
 use crate::types::Collection;
 
@@ -39,17 +38,6 @@ pub(super) fn encode(table: &Table) -> TokenStream {
     let encode =
         if collections(table).next().is_some() { mixed!(encode_sorted) } else { mixed!(encode) };
     mixed!(_index_table::RowFormat::<Self>::#encode(self, __out))
-}
-
-/// Expands to `__entries.include(&self.phone)?;`, or to `__entries.include_sorted(self, &self.tags)?;` for a
-/// field with sorted collections.
-pub(super) fn include(field: &Field) -> TokenStream {
-    let value = entity::value(field);
-    if field.ty.collection().is_plain() {
-        mixed!(__entries.include(#value)?;)
-    } else {
-        mixed!(__entries.include_sorted(self, #value)?;)
-    }
 }
 
 fn collections(table: &Table) -> impl Iterator<Item = (&Field, Collection)> {

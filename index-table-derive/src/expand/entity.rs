@@ -285,7 +285,7 @@ pub(super) fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 ///     let _ = &self.phone;
 ///     match __index {
 ///         0 => {
-///             __entries.include(&self.phone)?;
+///             __entries.include(&["phone"]);
 ///             __entries.key().push(&self.town);
 ///         }
 ///         1 => for __element in _index_table::Each::elements(&self.cast) {
@@ -350,7 +350,10 @@ fn entries_of(index: &Index) -> TokenStream {
         Strategy::Partial(included) => included.as_slice(),
         Strategy::Normalized | Strategy::Full => &[],
     };
-    let included = included.iter().map(|field| collections::include(field));
+    let included = included.iter().map(|field| {
+        let names = super::stored_names(field);
+        mixed!(__entries.include(#names);)
+    });
     // Each part with its value.
     let parts: Vec<(&KeyPart, TokenStream)> =
         index.parts.iter().enumerate().map(|(at, part)| (part, part_value(part, at))).collect();

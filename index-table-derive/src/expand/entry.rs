@@ -180,20 +180,12 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
 
 /// Expands to `__entry.key::<String>()?`, or a similar call.
 fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
-    if let Source::Included(field) = source
-        && field.ty.is_text()
-    {
-        return quote_spanned!(at(field.ty.span())=> __entry.text()?);
-    }
     let (reader, span, ty) = match source {
         Source::Key(part) => (mixed!(key), part.key_type().span(), key_type(cx, part)),
         Source::PrimaryKey(field) => {
             (mixed!(primary_key), field.ty.span(), field.ty.tokens(&cx.short))
         }
-        Source::Included(field) => {
-            (mixed!(included), field.ty.span(), field.ty.carried(&cx.short, &cx.txn))
-        }
-        Source::Row(field) => {
+        Source::Included(field) | Source::Row(field) => {
             let (ty, names) = (field.ty.carried(&cx.short, &cx.txn), super::stored_names(field));
             let method = super::field_method(field);
             return quote_spanned!(at(field.ty.span())=> __entry.#method::<#ty>(#names)?);

@@ -1,6 +1,6 @@
 //! Serde attributes that a stored row cannot have, and those with which it may be read back as another row.
 //!
-//! Views, and entries of full indexes, read each field separately, by its names. So they need its type in the row.
+//! Views, and entries of full and partial indexes, read each field separately, by its names. So they need its type in the row.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -24,14 +24,22 @@ pub(super) fn check(
         .iter()
         .find(|draft| matches!(draft.strategy, Strategy::Full))
         .map(|draft| draft.name.clone());
+    let partial = drafts
+        .iter()
+        .find(|draft| matches!(draft.strategy, Strategy::Partial(_)))
+        .map(|draft| draft.name.clone());
     let calls_methods = drafts.iter().any(calls_a_method);
     let read_alone = viewed || full.is_some();
     let mut reads_back = !drafts.is_empty() && on_struct.iter().any(converts);
-    let reader = match &full {
-        Some(index) => Some(format!(
+    let reader = match (&full, &partial) {
+        (Some(index), _) => Some(format!(
             "the entries of the full index `{index}` read the fields of the struct itself"
         )),
-        None => viewed.then(|| {
+        (None, Some(index)) => Some(format!(
+            "the entries of the partial index `{index}` have fields of the struct itself; make a \
+             table of the stored struct, or remove `include`"
+        )),
+        (None, None) => viewed.then(|| {
             "its view reads the fields of the struct itself; make a table of the stored struct, \
              or remove `view`"
                 .to_owned()
@@ -97,12 +105,12 @@ fn check_field(declared: &Declared<'_>, need: &Need, errors: &Diagnostics) -> bo
     let mut carriable = true;
     for key in &declared.serde {
         match key.name.as_str() {
-            "skip_serializing_if" if need.read_alone && has_path("default") => {
+            "skip_serializing_if" if (need.read_alone || need.carried) && has_path("default") => {
                 let reason = "what reads the fields of the row separately has no value for a row without this one";
                 report(key, reason, errors);
                 carriable = false;
             }
-            "flatten" if need.in_key || need.read_alone => {
+            "flatten" if need.in_key || need.carried || need.read_alone => {
                 let reason = "the row has the fields inside of this one, and not the field itself";
                 report(key, reason, errors);
                 carriable = false;

@@ -1,4 +1,4 @@
-//! The fields of a row, read one by one.
+//! The fields of a row, read one by one, and copied.
 
 use std::mem;
 
@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{Reader, Value, scalars::unexpected};
 use crate::{
+    bytes::varint,
     error::{Result, damaged},
     kind::{Field, Kind},
     tag,
@@ -31,6 +32,8 @@ enum Row<'c> {
     Map(&'c Kind, &'c Kind),
     /// The only field of a `transparent` struct, under any name.
     Whole(&'c Kind),
+    /// The fields of a struct that were copied.
+    Part(&'c [Field]),
 }
 
 impl<'de, 'c> Fields<'de, 'c> {
@@ -42,7 +45,7 @@ impl<'de, 'c> Fields<'de, 'c> {
         };
         let fields: &[Field] = match row {
             Row::Struct(fields) => fields,
-            Row::Map(..) | Row::Whole(_) => &[],
+            Row::Map(..) | Row::Whole(_) | Row::Part(_) => &[],
         };
         // Inside of the struct.
         reader.depth = 1;
@@ -141,6 +144,7 @@ impl<'de, 'c> Fields<'de, 'c> {
         for name in names {
             let found = match self.row {
                 Row::Struct(fields) => self.find_in_struct(fields, name),
+                Row::Part(fields) => Ok(self.next_in_part(fields, name)),
                 Row::Map(key, value) => self.find_in_map(key, value, name),
                 Row::Whole(kind) => {
                     self.rewind();
@@ -163,16 +167,28 @@ impl<'de, 'c> Fields<'de, 'c> {
         let Some(position) = fields.iter().position(|field| field.name.is_asked(name)) else {
             return Ok(None);
         };
+        self.go_to(fields, position)?;
+        let field = self.rest.next();
+        Ok(field.filter(|field| !self.reader.passes_absent(field)).map(|field| &field.kind))
+    }
+
+    /// Goes to the field at this position of a struct.
+    fn go_to(&mut self, fields: &'c [Field], position: usize) -> Result {
         if position < fields.len() - self.rest.len() {
             self.rewind();
         }
-        while let Some(field) = self.rest.next() {
-            if self.rest.len() + position + 1 == fields.len() {
-                return Ok((!self.reader.passes_absent(field)).then_some(&field.kind));
-            }
+        while fields.len() - self.rest.len() < position
+            && let Some(field) = self.rest.next()
+        {
             self.skip(field)?;
         }
-        Ok(None)
+        Ok(())
+    }
+
+    /// Returns the kind of the next copied field, if it has this name.
+    fn next_in_part(&mut self, fields: &'c [Field], name: &'static str) -> Option<&'c Kind> {
+        let field = fields.iter().find(|field| field.name.is_asked(name))?;
+        (!self.reader.passes_absent(field)).then_some(&field.kind)
     }
 
     fn find_in_map(
@@ -182,21 +198,11 @@ impl<'de, 'c> Fields<'de, 'c> {
         name: &'static str,
     ) -> Result<Option<&'c Kind>> {
         self.rewind();
-        let reader = &mut self.reader;
-        for _ in 0..reader.count()? {
-            reader.kind = key;
-            let text = match reader.present()? {
-                Some(Value::Text(text)) => Some(text),
-                Some(Value::Kind(Kind::Text)) => {
-                    let len = reader.len()?;
-                    Some(reader.text(len)?)
-                }
-                _ => return Err(unexpected(None, "a text")),
-            };
-            if text == Some(name) {
+        for _ in 0..self.reader.count()? {
+            if self.name_in_map(key)? == name {
                 return Ok(Some(value));
             }
-            reader.skip_as(value)?;
+            self.reader.skip_as(value)?;
         }
         Ok(None)
     }
@@ -244,7 +250,113 @@ impl<'de, 'c> Fields<'de, 'c> {
                 self.rewind();
                 self.reader.skip_as(kind)?;
             }
+            // It ends with the field that was read last.
+            Row::Part(_) => {}
         }
         if self.reader.rest.is_empty() { Ok(()) } else { Err(damaged()) }
+    }
+
+    /// Reads copied fields.
+    #[inline]
+    pub(crate) fn into_part(mut self) -> Self {
+        if let Row::Struct(fields) = self.row {
+            self.row = Row::Part(fields);
+            self.rest = [].iter();
+        }
+        self
+    }
+
+    /// Appends a copy of these fields of `row` to `out`: see [`Catalog::copy_fields`](crate::Catalog::copy_fields).
+    pub(crate) fn copy(
+        mut self,
+        row: &'de [u8],
+        names: &[&[&'static str]],
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let before = row.len() - self.start.len();
+        match self.row {
+            Row::Struct(fields) => {
+                out.extend_from_slice(row.get(..before).unwrap_or_default());
+                let mut has_all = true;
+                for names in names {
+                    has_all &= self.copy_field(fields, names, out)?;
+                }
+                Ok(has_all)
+            }
+            Row::Map(key, value) => {
+                out.extend_from_slice(row.get(..before).unwrap_or_default());
+                self.copy_pairs(key, value, names, out)
+            }
+            Row::Whole(_) | Row::Part(_) => {
+                out.extend_from_slice(row);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Appends the values of the fields with these names, up to the first that is not absent. Returns false if the list has
+    /// none of them.
+    fn copy_field(
+        &mut self,
+        fields: &'c [Field],
+        names: &[&'static str],
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mut is_known = false;
+        for name in names {
+            let found = fields.iter().enumerate().find(|(_, field)| field.name.is_asked(name));
+            let Some((position, field)) = found else { continue };
+            is_known = true;
+            self.go_to(fields, position)?;
+            self.rest.next();
+            let value = self.reader.rest;
+            let is_absent = self.reader.passes_absent(field);
+            if !is_absent {
+                self.reader.skip_as(&field.kind)?;
+            }
+            let len = value.len() - self.reader.rest.len();
+            out.extend_from_slice(value.get(..len).unwrap_or_default());
+            if !is_absent {
+                break;
+            }
+        }
+        Ok(is_known)
+    }
+
+    /// Appends the pairs with these names, as a map. Returns false if one is missing.
+    fn copy_pairs(
+        &mut self,
+        key: &'c Kind,
+        value: &'c Kind,
+        names: &[&[&'static str]],
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mut pairs = Vec::new();
+        for _ in 0..self.reader.count()? {
+            let start = self.reader.rest;
+            let name = self.name_in_map(key)?;
+            self.reader.skip_as(value)?;
+            if names.iter().any(|names| names.contains(&name)) {
+                let len = start.len() - self.reader.rest.len();
+                pairs.push(start.get(..len).unwrap_or_default());
+            }
+        }
+        varint(out, pairs.len() as u64);
+        pairs.iter().for_each(|pair| out.extend_from_slice(pair));
+        Ok(pairs.len() >= names.len())
+    }
+
+    /// Reads the next key of a map.
+    fn name_in_map(&mut self, key: &'c Kind) -> Result<&'de str> {
+        let reader = &mut self.reader;
+        reader.kind = key;
+        match reader.present()? {
+            Some(Value::Text(text)) => Ok(text),
+            Some(Value::Kind(Kind::Text)) => {
+                let len = reader.len()?;
+                reader.text(len)
+            }
+            _ => Err(unexpected(None, "a text")),
+        }
     }
 }

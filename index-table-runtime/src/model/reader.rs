@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::model::{
     entity::Entity,
     entry::ShortEntry,
-    key::{DecodeError, Key, KeyReader, Unescaped, ascii, skip_hash},
+    key::{DecodeError, Key, KeyReader, Unescaped, skip_hash},
     lists::Lists,
     row::{self, Body},
     schema::{Source, Strategy, TableSchema},
@@ -21,7 +21,9 @@ pub(crate) enum Form {
     Fact,
     /// The row in an entry of a full index, with the same bytes as the fact.
     FullEntry,
-    /// The included fields, or nothing.
+    /// The included fields.
+    PartialEntry,
+    /// Nothing.
     Entry,
 }
 
@@ -30,7 +32,8 @@ impl Form {
         match schema.index(source).map(|index| index.strategy) {
             None => Self::Fact,
             Some(Strategy::Full) => Self::FullEntry,
-            Some(Strategy::Normalized | Strategy::Partial(_)) => Self::Entry,
+            Some(Strategy::Partial(_)) => Self::PartialEntry,
+            Some(Strategy::Normalized) => Self::Entry,
         }
     }
 
@@ -46,7 +49,7 @@ pub struct EntryReader<'txn> {
     primary_key: KeyReader<'txn>,
     data: &'txn [u8],
     lists: &'txn Lists,
-    /// The fields of the row in an entry of a full index.
+    /// The fields in an entry of a full or partial index.
     fields: Option<Fields<'txn, 'txn>>,
 }
 
@@ -85,6 +88,7 @@ impl<'txn> EntryReader<'txn> {
     ) -> Result<Self, DecodeError> {
         let fields = match form {
             Form::FullEntry => Some(body.fields(lists, entry.data, unescaped)?),
+            Form::PartialEntry => Some(lists.part(entry.data).map_err(DecodeError::Fields)?),
             Form::Fact | Form::Entry => None,
         };
         Ok(Self {
@@ -148,19 +152,7 @@ impl<'txn> EntryReader<'txn> {
         T::SHAPE.skip(&mut self.primary_key)
     }
 
-    /// Reads the next included field of a partial index.
-    ///
-    /// # Errors
-    ///
-    /// [`DecodeError`] if the bytes are not such a field.
-    #[inline]
-    pub fn included<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
-        let (value, rest) = row::take(self.data)?;
-        self.data = rest;
-        Ok(value)
-    }
-
-    /// Reads a field of the row in a full index. `names` are its name in the row and its aliases.
+    /// Reads a field of the row in a full index, or the next included field. `names` are its name in the row and its aliases.
     ///
     /// # Errors
     ///
@@ -186,25 +178,6 @@ impl<'txn> EntryReader<'txn> {
         names: &[&'static str],
     ) -> Result<T, DecodeError> {
         or_default(self.field(names))
-    }
-
-    /// Reads the next included field as text. Equal to [`included`](EntryReader::included) for a `&str`, and faster if the
-    /// text is short and ASCII.
-    ///
-    /// # Errors
-    ///
-    /// [`DecodeError`] if the bytes are not text.
-    #[inline]
-    pub fn text(&mut self) -> Result<&'txn str, DecodeError> {
-        if let Some((&len, rest)) = self.data.split_first()
-            && len < 0x80
-            && let Some((text, rest)) = rest.split_at_checked(usize::from(len))
-            && let Some(text) = ascii(text)
-        {
-            self.data = rest;
-            return Ok(text);
-        }
-        self.included()
     }
 }
 

@@ -4,15 +4,13 @@
 //! A row of an older version is decoded as the struct of that version, and then converted by the `From` of
 //! each later version. Rows of the current version have no such cost.
 
-mod canonical;
 mod fields;
 
-pub(crate) use canonical::append_field;
-pub(crate) use fields::check_conversion;
+pub(crate) use fields::{check_conversion, has_same_fields};
 
 use index_table_rows::Fields;
 pub use index_table_rows::{Collection, CollectionField};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 use crate::model::{
     entity::{Entity, Precedes, RowReader, RowVersion, Viewed},
@@ -58,13 +56,19 @@ pub(crate) fn encode<R: Entity>(
 ) -> Result<(), EncodeError> {
     let start = out.len();
     if R::TABLE.version != 1 {
-        append(&VERSION.saturating_add(R::TABLE.version), out)?;
+        push_number(VERSION.saturating_add(R::TABLE.version), out);
     }
     let encoded = row.encode(RowOutput { lists, bytes: out });
     if encoded.is_err() {
         out.truncate(start);
     }
     encoded
+}
+
+/// Appends a varint.
+fn push_number(number: u32, out: &mut Vec<u8>) {
+    let mut bytes = [0; 5];
+    out.extend_from_slice(postcard::to_slice(&number, &mut bytes).map_or(&[], |it| it));
 }
 
 /// Reads a whole row. With debug assertions, fails if a conversion changes a field that must keep its value.
@@ -181,7 +185,7 @@ pub(crate) fn is_same<R: Entity>(lists: &Lists, stored: &[u8], new: &[u8]) -> bo
 
 /// Whether two rows of the current version are of the same list.
 pub(crate) fn has_same_list(version: u32, row: &[u8], other: &[u8]) -> bool {
-    let list = |bytes| body(bytes, version).and_then(take::<u32>).map(|(list, _)| list);
+    let list = |bytes| body(bytes, version).and_then(number).map(|(list, _)| list);
     list(row).is_ok_and(|own| list(other) == Ok(own))
 }
 
@@ -252,7 +256,7 @@ pub(crate) fn version(bytes: &[u8]) -> Result<u32, DecodeError> {
 
 /// Returns the version of a row, and the bytes of the struct.
 fn header(bytes: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
-    let (first, rest) = take::<u32>(bytes)?;
+    let (first, rest) = number(bytes)?;
     Ok(first.checked_sub(VERSION).map_or((1, bytes), |version| (version, rest)))
 }
 
@@ -267,38 +271,7 @@ pub(crate) fn body(bytes: &[u8], expected: u32) -> Result<&[u8], DecodeError> {
     if found == expected { Ok(rest) } else { Err(DecodeError::Version { found, expected }) }
 }
 
-/// Reads the first value.
-pub(crate) fn take<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
-    postcard::take_from_bytes(bytes).map_err(DecodeError::Included)
-}
-
-/// Appends the bytes of an included field.
-pub(crate) fn append<T: Serialize + ?Sized>(
-    value: &T,
-    out: &mut Vec<u8>,
-) -> Result<(), EncodeError> {
-    postcard::serialize_with_flavor(value, Append(out)).map_err(EncodeError::from)
-}
-
-/// Appends to a reused buffer, because postcard's flavor for a `Vec` owns its buffer.
-struct Append<'a>(&'a mut Vec<u8>);
-
-impl postcard::ser_flavors::Flavor for Append<'_> {
-    type Output = ();
-
-    #[inline]
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.0.push(byte);
-        Ok(())
-    }
-
-    #[inline]
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
+/// Reads the number at the start.
+fn number(bytes: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
+    postcard::take_from_bytes(bytes).map_err(DecodeError::Header)
 }

@@ -381,7 +381,7 @@ fn load<R: Entity>(
     bytes: &[u8],
 ) -> Result<Result<()>, DecodeError> {
     match row::decode::<R>(lists, bytes) {
-        Ok(row) => Ok(image.load_stored(&row, bytes, None)),
+        Ok(row) => Ok(image.load_stored(lists, &row, bytes, None)),
         Err(error) => Err(error),
     }
 }
@@ -393,7 +393,7 @@ fn load_unchecked<R: Entity>(
     index: Option<usize>,
 ) -> Result<Result<()>, DecodeError> {
     match row::decode_unchecked::<R>(lists, bytes) {
-        Ok(row) => Ok(image.load_stored(&row, bytes, index)),
+        Ok(row) => Ok(image.load_stored(lists, &row, bytes, index)),
         Err(error) => Err(error),
     }
 }

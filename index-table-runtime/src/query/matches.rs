@@ -194,7 +194,7 @@ pub(crate) fn row_by<'txn>(
             meter.step();
             entry.data
         }
-        Form::Entry => {
+        Form::PartialEntry | Form::Entry => {
             let Some((entry, joined)) = reader.unique_row(index, key)? else { return Ok(None) };
             meter.step();
             meter.fact();

@@ -440,7 +440,7 @@ pub(crate) fn load_by_key<R: Entity>(
     let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(None) };
     match row::decode::<R>(&rows.lists, bytes) {
         Ok(row) => {
-            image.load_stored(&row, bytes, None)?;
+            image.load_stored(&rows.lists, &row, bytes, None)?;
             rows.check_primary_key(image, primary_key)?;
             Ok(Some(row))
         }

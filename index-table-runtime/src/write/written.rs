@@ -15,7 +15,7 @@ use crate::{
     locks::{Mutex, MutexGuard},
     model::{
         error::{Error, Result},
-        lists::Lists,
+        lists::{Lineage, Lists},
         maintain::Image,
     },
     usage::{RowWrite, TableCounters, Tally},
@@ -64,8 +64,8 @@ pub(crate) struct Written {
     /// committed.
     pub(crate) unfinished: bool,
     pub(crate) shared: Arc<SharedTable>,
-    /// The lineage of the lists when the transaction first used the table.
-    pub(crate) lineage: u64,
+    /// The lists of its rows.
+    pub(crate) lineage: Lineage,
 }
 
 impl Written {
@@ -81,7 +81,7 @@ impl Written {
     /// Whether rows of the transaction may be of lists that were lost.
     #[inline]
     pub(crate) fn has_lost_lists(&self) -> bool {
-        self.shared.lists.lineage() != self.lineage
+        self.lineage.is_lost()
     }
 
     /// Records a written row, which replaces `old`.

@@ -207,15 +207,13 @@ impl error::Error for Messages {
     }
 }
 
-/// The reason why a row or an included field can't be encoded. The caller adds the table.
+/// The reason why a row can't be encoded. The caller adds the table.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct EncodeError(#[from] Reason);
 
 #[derive(Debug, thiserror::Error)]
 enum Reason {
-    #[error(transparent)]
-    Included(#[from] postcard::Error),
     #[error(transparent)]
     Row(#[from] index_table_rows::Error),
     /// What the row needs could not be recorded.
@@ -226,12 +224,6 @@ enum Reason {
 impl From<Error> for EncodeError {
     fn from(error: Error) -> Self {
         Self(Box::new(error).into())
-    }
-}
-
-impl From<postcard::Error> for EncodeError {
-    fn from(error: postcard::Error) -> Self {
-        Self(error.into())
     }
 }
 

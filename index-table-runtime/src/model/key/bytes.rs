@@ -122,15 +122,6 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// Returns the text if it is ASCII. This check takes a fraction of the time of a check for UTF-8, which for
-/// short texts is a quarter of the instructions to read an entry of a covering index.
-#[inline]
-pub(crate) fn ascii(bytes: &[u8]) -> Option<&str> {
-    #[expect(unsafe_code, reason = "the standard library has no stable safe function yet")]
-    // SAFETY: ASCII is UTF-8.
-    bytes.is_ascii().then(|| unsafe { std::str::from_utf8_unchecked(bytes) })
-}
-
 pub(super) fn unescape(escaped: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut bytes = Vec::with_capacity(escaped.len());
     let mut rest = escaped.iter();

@@ -60,7 +60,6 @@ pub use assert::{
     assert_key,
 };
 pub use buf::KeyBuf;
-pub(crate) use bytes::ascii;
 pub use bytes::{PrefixKey, TextKey};
 pub use desc::Desc;
 pub use each::Each;

@@ -18,9 +18,9 @@ pub enum DecodeError {
     /// The bytes are not a value of the type.
     #[error("{0}")]
     Value(&'static str),
-    /// An included field that postcard can't read.
-    #[error("{0}")]
-    Included(postcard::Error),
+    /// A row without a version.
+    #[error("the number at the start of the row: {0}")]
+    Header(postcard::Error),
     /// A row that can't be read with its list.
     #[error("{0}")]
     Fields(index_table_rows::Error),

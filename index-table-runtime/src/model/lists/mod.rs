@@ -5,8 +5,8 @@
 //! writes the table records the current version in its data file before its commit, unless the file has it. So a list is in
 //! each file that has a row of it, and a number means the same list in all data files of a store.
 //!
-//! Other processes, and other clients of a server, also record versions. A row that needs a later version than this process
-//! knows makes it read the record again. If another process has recorded a version, the claims of this process are lost:
+//! Other processes, and other clients of a server, also record versions. A row that needs a later version than the recorded one
+//! makes this process read the record again. If another process has recorded a version, the claims of this process are lost:
 //! a number may now mean another list. That changes the [lineage](Lists::lineage), and a transaction that began in another
 //! lineage is run again.
 
@@ -16,7 +16,7 @@ mod slots;
 mod tests;
 
 use std::sync::{
-    OnceLock,
+    Arc, OnceLock,
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -58,8 +58,12 @@ pub(crate) struct Lists {
     current: AtomicUsize,
     /// The version that a data file has.
     recorded: AtomicU64,
-    /// The number of times that claims were lost.
+    /// The position of that version.
+    recorded_at: AtomicUsize,
+    /// Changes when claims are lost.
     lineage: AtomicU64,
+    /// The number of transactions of this process that write the table.
+    writers: AtomicUsize,
     /// The hash in the last record that was seen.
     seen: AtomicU64,
     growing: Mutex<()>,
@@ -70,12 +74,14 @@ pub(crate) struct Lists {
 impl Default for Lists {
     fn default() -> Self {
         let versions = Slots::default();
-        let current = AtomicUsize::new(versions.push(Catalog::new()).unwrap_or_default());
+        let first = versions.push(Catalog::new()).unwrap_or_default();
         Self {
             versions,
-            current,
+            current: AtomicUsize::new(first),
             recorded: AtomicU64::new(0),
+            recorded_at: AtomicUsize::new(first),
             lineage: AtomicU64::new(0),
+            writers: AtomicUsize::new(0),
             seen: AtomicU64::new(0),
             growing: Mutex::default(),
             source: OnceLock::new(),
@@ -88,9 +94,20 @@ impl Lists {
     /// Returns the current catalog.
     #[inline]
     pub(crate) fn catalog(&self) -> &Catalog {
+        self.at(&self.current)
+    }
+
+    /// Returns the catalog that a data file has.
+    #[inline]
+    fn recorded_catalog(&self) -> &Catalog {
+        self.at(&self.recorded_at)
+    }
+
+    #[inline]
+    fn at(&self, position: &AtomicUsize) -> &Catalog {
         static EMPTY: OnceLock<Catalog> = OnceLock::new();
-        let current = self.versions.get(self.current.load(Ordering::Acquire));
-        current.unwrap_or_else(|| EMPTY.get_or_init(Catalog::new))
+        let catalog = self.versions.get(position.load(Ordering::Acquire));
+        catalog.unwrap_or_else(|| EMPTY.get_or_init(Catalog::new))
     }
 
     /// Returns the version of the current catalog.
@@ -152,10 +169,7 @@ impl Lists {
     /// Those of [`Catalog::decode`].
     #[inline]
     pub(crate) fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, rows::Error> {
-        match self.catalog().decode(bytes) {
-            Err(error) if error.is_unrecorded() && self.refresh() => self.catalog().decode(bytes),
-            outcome => outcome,
-        }
+        self.read(|catalog| catalog.decode(bytes))
     }
 
     /// Returns the fields of a row.
@@ -165,10 +179,70 @@ impl Lists {
     /// Those of [`Catalog::fields`].
     #[inline]
     pub(crate) fn fields<'t>(&'t self, bytes: &'t [u8]) -> Result<Fields<'t, 't>, rows::Error> {
-        match self.catalog().fields(bytes) {
-            Err(error) if error.is_unrecorded() && self.refresh() => self.catalog().fields(bytes),
+        self.read(|catalog| catalog.fields(bytes))
+    }
+
+    /// Appends a copy of these fields of a row to `out`; see [`Catalog::copy_fields`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Catalog::copy_fields`].
+    #[inline]
+    pub(crate) fn copy_fields(
+        &self,
+        row: &[u8],
+        names: &[&[&'static str]],
+        out: &mut Vec<u8>,
+    ) -> Result<bool, rows::Error> {
+        let start = out.len();
+        self.read(|catalog| {
+            out.truncate(start);
+            catalog.copy_fields(row, names, out)
+        })
+    }
+
+    /// Reads bytes of a row by the recorded lists. Claimed lists are tried last, because another process may have recorded others
+    /// with their numbers.
+    #[inline]
+    fn read<'t, T>(
+        &'t self,
+        mut read: impl FnMut(&'t Catalog) -> Result<T, rows::Error>,
+    ) -> Result<T, rows::Error> {
+        match read(self.recorded_catalog()) {
+            Err(error) if error.is_unrecorded() => self.read_again(&mut read),
             outcome => outcome,
         }
+    }
+
+    #[cold]
+    fn read_again<'t, T>(
+        &'t self,
+        read: &mut impl FnMut(&'t Catalog) -> Result<T, rows::Error>,
+    ) -> Result<T, rows::Error> {
+        // While a transaction of this process writes the table, no other process records lists in its data file.
+        let is_written = self.writers.load(Ordering::Acquire) > 0;
+        if !is_written && self.refresh() {
+            match read(self.recorded_catalog()) {
+                Err(error) if error.is_unrecorded() => {}
+                outcome => return outcome,
+            }
+        }
+        match read(self.catalog()) {
+            Err(error) if is_written && error.is_unrecorded() && self.refresh() => {
+                read(self.recorded_catalog())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Returns the fields that were copied from a row.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Catalog::part`].
+    #[inline]
+    pub(crate) fn part<'t>(&'t self, copy: &'t [u8]) -> Result<Fields<'t, 't>, rows::Error> {
+        self.read(|catalog| catalog.part(copy))
     }
 
     /// Makes the next version of the catalog.
@@ -308,22 +382,47 @@ impl Lists {
         let is_claimed = self.version() > before;
         if is_claimed && self.catalog().extends(&recorded) {
             // Another transaction of this process has recorded it.
-            self.recorded.store(version, Ordering::Release);
+            self.set_recorded(version);
             return false;
         }
-        if !self.publish(recorded) {
-            return false;
+        // Before and after, so that a transaction that began in between and uses the claims is in another lineage too.
+        let change_lineage = || {
+            if is_claimed {
+                self.lineage.fetch_add(1, Ordering::AcqRel);
+            }
+        };
+        change_lineage();
+        let is_published = self.publish(recorded);
+        if is_published {
+            self.set_recorded(version);
         }
-        self.recorded.store(version, Ordering::Release);
-        if is_claimed {
-            self.lineage.fetch_add(1, Ordering::AcqRel);
-        }
-        true
+        change_lineage();
+        is_published
     }
 
     /// Notes that a data file has this version.
     pub(crate) fn note_recorded(&self, version: u64) {
-        self.recorded.fetch_max(version, Ordering::AcqRel);
+        let _growing = self.growing.lock();
+        if self.recorded() < version {
+            self.set_recorded(version);
+        }
+    }
+
+    /// Sets the recorded version, while `growing` is locked.
+    fn set_recorded(&self, version: u64) {
+        let current = self.current.load(Ordering::Acquire);
+        let has_version =
+            |at: &usize| self.versions.get(*at).is_some_and(|it| it.version() == version);
+        if let Some(at) = (0..=current).rev().find(has_version) {
+            self.recorded_at.store(at, Ordering::Release);
+        }
+        self.recorded.store(version, Ordering::Release);
+    }
+
+    /// Notes that a transaction of this process writes the table.
+    pub(crate) fn begin(self: &Arc<Self>) -> Lineage {
+        self.writers.fetch_add(1, Ordering::AcqRel);
+        Lineage { lineage: self.lineage(), lists: Arc::clone(self) }
     }
 
     /// Returns the version that a data file has.
@@ -335,5 +434,25 @@ impl Lists {
     pub(crate) fn record(&self) -> (u64, Vec<u8>) {
         let catalog = self.catalog();
         (catalog.version(), record::encode(catalog))
+    }
+}
+
+/// The claims that a transaction may use for the rows that it writes.
+pub(crate) struct Lineage {
+    lists: Arc<Lists>,
+    lineage: u64,
+}
+
+impl Lineage {
+    /// Whether claims were lost since the transaction first used the table.
+    #[inline]
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lists.lineage() != self.lineage
+    }
+}
+
+impl Drop for Lineage {
+    fn drop(&mut self) {
+        self.lists.writers.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -1,14 +1,12 @@
 use std::ops::Range;
 
-use serde::Serialize;
-
 use crate::model::{
     aggregate::{Summand, WHOLE_TABLE, push_summand},
     entity::Entity,
     error::{EncodeError, Error, Result},
     key::{Key, KeyBuf, MAX_KEY_LEN, hash},
     lists::Lists,
-    row,
+    row::{self, RowOutput},
     schema::{AggregateSchema, IndexSchema, Source, Strategy, TableSchema},
 };
 
@@ -37,7 +35,7 @@ impl Image {
     pub(crate) fn load<R: Entity>(&mut self, lists: &Lists, row: &R) -> Result<()> {
         self.row.clear();
         row::encode(lists, row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
-        self.load_keys(row, None)?;
+        self.load_keys(lists, row, None)?;
         self.check_lengths(R::TABLE)?;
         if R::AGGREGATES.is_empty() {
             return Ok(());
@@ -49,17 +47,18 @@ impl Image {
     #[inline]
     pub(crate) fn load_stored<R: Entity>(
         &mut self,
+        lists: &Lists,
         row: &R,
         bytes: &[u8],
         only: Option<usize>,
     ) -> Result<()> {
         self.row.clear();
         self.row.extend_from_slice(bytes);
-        self.load_keys(row, only)
+        self.load_keys(lists, row, only)
     }
 
-    /// Loads the primary key, and the keys in all indexes or in the index `only`.
-    fn load_keys<R: Entity>(&mut self, row: &R, only: Option<usize>) -> Result<()> {
+    /// Loads the primary key, and the entries in all indexes or in the index `only`.
+    fn load_keys<R: Entity>(&mut self, lists: &Lists, row: &R, only: Option<usize>) -> Result<()> {
         self.primary_key.clear();
         row.primary_key(&mut self.primary_key);
         self.entries.clear();
@@ -70,7 +69,9 @@ impl Image {
                 self.entries.finish_index();
                 continue;
             }
-            row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
+            row.entries(index, &mut self.entries)
+                .and_then(|()| self.entries.copy_included(lists, row, &self.row))
+                .map_err(|error| error.of(R::TABLE.name))?;
             self.entries.finish_index();
             // Only a unique index compares the values of hashed fields.
             if declared.unique {
@@ -192,6 +193,13 @@ impl Image {
         found.map_or(&[], |(_, range)| slice(self.hashed.as_bytes(), range))
     }
 
+    /// Returns the names of the included fields of this index.
+    pub(crate) fn included(&self, index: usize) -> &[&'static [&'static str]] {
+        let entries = &self.entries;
+        let included = part(&entries.included_ends, index).and_then(|it| entries.included.get(it));
+        included.unwrap_or_default()
+    }
+
     /// Returns the data of each entry in this index.
     #[inline]
     pub(crate) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
@@ -225,12 +233,16 @@ pub struct EntryBuffer {
     keys: Vec<Range<usize>>,
     /// The bytes of the data, one index after another.
     data: Vec<u8>,
+    /// The names of the included fields, one index after another.
+    included: Vec<&'static [&'static str]>,
     /// The start of the unfinished key in `bytes`.
     key_start: Option<usize>,
     /// For each finished index, the end of its keys in `keys`.
     key_ends: Vec<usize>,
     /// For each finished index, the end of its data in `data`.
     data_ends: Vec<usize>,
+    /// For each finished index, the end of its fields in `included`.
+    included_ends: Vec<usize>,
     /// The length of the longest key.
     longest: usize,
     /// A buffer for the encoding of a hashed field.
@@ -299,13 +311,34 @@ impl EntryBuffer {
         hash(self.hashed.push(field).as_bytes())
     }
 
-    /// Adds the next included field to the data of the current index.
-    ///
-    /// # Errors
-    ///
-    /// [`EncodeError`] when its `Serialize` fails.
-    pub fn include<T: Serialize + ?Sized>(&mut self, field: &T) -> Result<(), EncodeError> {
-        row::append(field, &mut self.data)
+    /// Adds the next included field of the current index. `names` are its name in the row and its aliases.
+    #[inline]
+    pub fn include(&mut self, names: &'static [&'static str]) {
+        self.included.push(names);
+    }
+
+    /// Copies the included fields of the current index from the bytes of the row. A row of an older version, or one whose list lacks
+    /// such a field, is encoded again.
+    #[inline]
+    fn copy_included<R: Entity>(
+        &mut self,
+        lists: &Lists,
+        row: &R,
+        bytes: &[u8],
+    ) -> Result<(), EncodeError> {
+        let first = self.included_ends.last().copied().unwrap_or_default();
+        let Some(included @ [_, ..]) = self.included.get(first..) else { return Ok(()) };
+        let start = self.data.len();
+        if let Ok(body) = row::body(bytes, R::TABLE.version)
+            && lists.copy_fields(body, included, &mut self.data)?
+        {
+            return Ok(());
+        }
+        self.data.truncate(start);
+        let mut bytes = Vec::new();
+        row.encode(RowOutput { lists, bytes: &mut bytes })?;
+        lists.copy_fields(&bytes, included, &mut self.data)?;
+        Ok(())
     }
 
     /// Adds the key of the only group of an aggregate without fields.
@@ -318,26 +351,15 @@ impl EntryBuffer {
         field.each_part(|part| push_summand(part, &mut self.data));
     }
 
-    /// Like [`include`](Self::include), for a field in [`Entity::COLLECTIONS`].
-    ///
-    /// # Errors
-    ///
-    /// [`EncodeError`] when its `Serialize` fails.
-    pub fn include_sorted<R: Entity, T: Serialize + ?Sized>(
-        &mut self,
-        row: &R,
-        field: &T,
-    ) -> Result<(), EncodeError> {
-        row::append_field(row, field, &mut self.data)
-    }
-
     fn clear(&mut self) {
         self.bytes.clear();
         self.keys.clear();
         self.data.clear();
+        self.included.clear();
         self.key_start = None;
         self.key_ends.clear();
         self.data_ends.clear();
+        self.included_ends.clear();
         self.longest = 0;
     }
 
@@ -359,6 +381,7 @@ impl EntryBuffer {
         }
         self.key_ends.push(self.keys.len());
         self.data_ends.push(self.data.len());
+        self.included_ends.push(self.included.len());
     }
 
     /// Sorts the keys from position `first`, and removes duplicates.
@@ -409,9 +432,11 @@ impl Default for EntryBuffer {
             bytes: KeyBuf::on_heap(),
             keys: Vec::new(),
             data: Vec::new(),
+            included: Vec::new(),
             key_start: None,
             key_ends: Vec::new(),
             data_ends: Vec::new(),
+            included_ends: Vec::new(),
             longest: 0,
             hashed: KeyBuf::on_heap(),
         }

@@ -1,4 +1,4 @@
-//! The check that a conversion keeps the values of fields.
+//! The check that a conversion keeps the values of fields, and the comparison of included fields.
 //!
 //! An index stays readable when the version changes, unless a version changes its fields. Therefore each
 //! unchanged field must have the same value in a row of an older version and in the converted row.
@@ -49,6 +49,25 @@ pub(super) fn check_converted<R: Entity>(
         }
     }
     Ok(())
+}
+
+/// Whether both copies of fields of a row have these fields with the same values. Their bytes differ if one was copied from
+/// the row with earlier lists.
+pub(crate) fn has_same_fields(
+    lists: &Lists,
+    one: &[u8],
+    other: &[u8],
+    included: &[&[&'static str]],
+) -> bool {
+    let (Ok(mut one), Ok(mut other)) = (lists.part(one), lists.part(other)) else { return false };
+    let mut is_same = |names: &&[&'static str]| {
+        let values = (one.field::<Value>(names), other.field::<Value>(names));
+        matches!(values, (Ok(one), Ok(other)) if one == other)
+    };
+    !included.is_empty()
+        && included.iter().all(|names| is_same(names))
+        && one.end().is_ok()
+        && other.end().is_ok()
 }
 
 /// Returns the value of a field; `None` if the row has no field with this name, or it can't be compared.

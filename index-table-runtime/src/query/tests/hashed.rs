@@ -83,7 +83,7 @@ impl Entity for Link {
                 entries.key().push(&hash);
             }
             2 => {
-                entries.include(&self.url)?;
+                entries.include(&["url"]);
                 entries.key().push(&self.tag).push(&hash);
             }
             _ => {
@@ -98,14 +98,11 @@ impl Entity for Link {
     }
 
     fn hashed_in_entry(
-        index: usize,
+        _: usize,
         mut entry: EntryReader<'_>,
         values: &mut KeyBuf,
     ) -> Result<(), DecodeError> {
-        let url = match index {
-            3 => entry.field::<&str>(&["url"])?,
-            _ => entry.included::<&str>()?,
-        };
+        let url = entry.field::<&str>(&["url"])?;
         values.push_arg::<String>(url);
         Ok(())
     }

@@ -93,7 +93,6 @@ fn rows_of_another_process_are_read_without_claims() -> Result<()> {
 
 /// The transaction that claimed a list was not committed, and the other process has another list with its number.
 #[test]
-#[ignore = "a read transaction does not look for lists that contradict the claims"]
 fn rows_of_another_process_are_read_instead_of_claims() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path())?;

@@ -464,7 +464,7 @@ impl<'s> WriteTxn<'s> {
             {
                 check_record(&writer, table)?;
             }
-            let lineage = table.rows.lists.lineage();
+            let lineage = table.rows.lists.begin();
             let shared = Arc::clone(&table.shared);
             let tally = Tally::new(table.schema);
             let plan = table.maintenance_plan(writer.reader(), read.opened)?;

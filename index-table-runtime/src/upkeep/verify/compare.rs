@@ -1,6 +1,6 @@
 //! The comparison of an entry with the image of its row, without I/O.
 
-use crate::model::{entry::RawEntry, maintain::Image, schema::IndexSchema};
+use crate::model::{entry::RawEntry, lists::Lists, maintain::Image, row, schema::IndexSchema};
 
 /// The difference between an entry and its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +13,7 @@ pub(super) enum Difference {
 
 /// Compares an entry with the image of its row.
 pub(super) fn compare(
+    lists: &Lists,
     image: &Image,
     index: usize,
     declared: &IndexSchema,
@@ -21,7 +22,10 @@ pub(super) fn compare(
     if !has_key(image, index, entry.key) {
         return Some(Difference::Key);
     }
-    (image.data(index, declared) != entry.data).then_some(Difference::Data)
+    let data = image.data(index, declared);
+    let is_same =
+        data == entry.data || row::has_same_fields(lists, data, entry.data, image.included(index));
+    (!is_same).then_some(Difference::Data)
 }
 
 /// Whether a row has this key in an index.

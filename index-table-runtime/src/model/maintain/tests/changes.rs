@@ -10,7 +10,7 @@ use super::{
         CAST, CAST_GENRE, Entries, EntryKey, Film, GENRE, GENRE_YEAR, SPARSE_YEAR, TITLE,
         UNIQUE_CODES, UNIQUE_TITLE, casablanca, changed, films,
     },
-    image, unique_keys,
+    image, image_of, unique_keys,
 };
 use crate::model::{entity::Entity, lists::Lists};
 
@@ -78,8 +78,10 @@ proptest! {
     fn images_can_be_reused(used in films(), (old, new) in changed()) {
         let mut images = [image(&used), image(&used)];
         let [old_image, new_image] = &mut images;
-        old_image.load_stored(&old, &old.row_bytes(), None).unwrap();
-        new_image.load(&Lists::default(), &new).unwrap();
+        let lists = Lists::default();
+        let stored = image_of(&lists, &old);
+        old_image.load_stored(&lists, &old, stored.row(), None).unwrap();
+        new_image.load(&lists, &new).unwrap();
         let mut list = List::default();
         entry_changes(Film::TABLE, Some(old_image), Some(new_image), &mut list).unwrap();
         prop_assert_eq!(list.0, changes(Some(&old), Some(&new)));

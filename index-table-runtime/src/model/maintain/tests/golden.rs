@@ -83,7 +83,7 @@ impl Entity for Customer {
         match index {
             0 => entries.key().push(&self.town),
             1 => {
-                entries.include(&self.phone)?;
+                entries.include(&["phone"]);
                 entries.key().push(&self.town).push(&self.last_name)
             }
             2 => entries.key().push(&self.last_name),

@@ -74,7 +74,7 @@ impl<'t> TableCheck<'t> {
             loaded.ok().map(|()| &self.image)
         };
         let Some(image) = image else { return Ok(()) };
-        match compare::compare(image, index, declared, &entry) {
+        match compare::compare(&self.vtable.lists, image, index, declared, &entry) {
             None => {}
             Some(Difference::Key) => {
                 self.surplus(FindingKind::Stale, source, entry, "its row has no such key");
