@@ -123,10 +123,10 @@ impl<'de, 'c> Fields<'de, 'c> {
     ) -> Result<Option<T>> {
         let reader = &mut self.reader;
         if mem::take(&mut reader.misplaced) {
-            let suspect = reader.suspect.take();
+            let suspect = reader.noted.take().and_then(|noted| noted.suspect);
             (reader.rest, reader.kind, reader.by_names) = (before, kind, true);
             result = read(reader);
-            (reader.by_names, reader.lost) = (false, None);
+            (reader.by_names, reader.noted) = (false, None);
             if let (Ok(_), Some((list, names))) = (&result, suspect) {
                 list.set_by_names(names);
             }
