@@ -7,7 +7,7 @@ use crate::{
     error::{Result, damaged, unrecorded},
     kind::{Enum, Kind, List, Union},
     learn,
-    read::{Fields, Reader},
+    read::{self, Fields, Part, Reader},
     seen::Names,
     write,
 };
@@ -297,8 +297,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// [`Reason::Unrecorded`](crate::Reason::Unrecorded) and [`Reason::Damaged`](crate::Reason::Damaged). `out` may then have a part of
-    /// the copy.
+    /// [`Reason::Unrecorded`](crate::Reason::Unrecorded) and [`Reason::Damaged`](crate::Reason::Damaged). `out` is as before.
     ///
     /// # Examples
     ///
@@ -330,7 +329,7 @@ impl Catalog {
         names: &[&[&'static str]],
         out: &mut Vec<u8>,
     ) -> Result<bool> {
-        self.fields(row)?.copy(row, names, out)
+        read::copy(self, row, names, out)
     }
 
     /// Returns the fields that were [copied](Self::copy_fields) from a row. They must be read in the order in which they were copied,
@@ -340,8 +339,8 @@ impl Catalog {
     ///
     /// As for [`fields`](Self::fields).
     #[inline]
-    pub fn part<'de, 'c>(&'c self, copy: &'de [u8]) -> Result<Fields<'de, 'c>> {
-        Ok(self.fields(copy)?.into_part())
+    pub fn part<'de, 'c>(&'c self, copy: &'de [u8]) -> Result<Part<'de, 'c>> {
+        Part::new(self, copy)
     }
 
     #[inline]

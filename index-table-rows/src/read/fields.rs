@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::{Reader, Value, scalars::unexpected};
 use crate::{
     bytes::varint,
+    catalog::Catalog,
     error::{Result, damaged},
     kind::{Field, Kind},
     tag,
@@ -256,18 +257,27 @@ impl<'de, 'c> Fields<'de, 'c> {
         if self.reader.rest.is_empty() { Ok(()) } else { Err(damaged()) }
     }
 
-    /// Reads copied fields.
-    #[inline]
-    pub(crate) fn into_part(mut self) -> Self {
-        if let Row::Struct(fields) = self.row {
-            self.row = Row::Part(fields);
-            self.rest = [].iter();
+    /// Returns the fields of a struct, and the bytes of their values.
+    pub(super) fn of_struct(&self) -> Option<(&'c [Field], &'de [u8])> {
+        match self.row {
+            Row::Struct(fields) => Some((fields, self.start)),
+            Row::Map(..) | Row::Whole(_) | Row::Part(_) => None,
         }
-        self
+    }
+
+    /// The next values of a copy of fields.
+    pub(super) fn of_part(catalog: &'c Catalog, rest: &'de [u8], fields: &'c [Field]) -> Self {
+        let reader = Reader::at(catalog, rest, &tag::ANY);
+        Self { reader, row: Row::Part(fields), rest: [].iter(), start: rest }
+    }
+
+    /// The bytes that are not read yet.
+    pub(super) fn rest(&self) -> &'de [u8] {
+        self.reader.rest
     }
 
     /// Appends a copy of these fields of `row` to `out`: see [`Catalog::copy_fields`](crate::Catalog::copy_fields).
-    pub(crate) fn copy(
+    pub(super) fn copy(
         mut self,
         row: &'de [u8],
         names: &[&[&'static str]],

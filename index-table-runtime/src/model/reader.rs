@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use index_table_rows::Fields;
+use index_table_rows::{Fields, Part};
 use serde::Deserialize;
 
 use crate::model::{
@@ -49,8 +49,10 @@ pub struct EntryReader<'txn> {
     primary_key: KeyReader<'txn>,
     data: &'txn [u8],
     lists: &'txn Lists,
-    /// The fields in an entry of a full or partial index.
+    /// The fields of the row in an entry of a full index.
     fields: Option<Fields<'txn, 'txn>>,
+    /// The fields in an entry of a partial index.
+    part: Option<Part<'txn, 'txn>>,
 }
 
 /// How rows in entries are read.
@@ -86,17 +88,19 @@ impl<'txn> EntryReader<'txn> {
         form: Form,
         EntryContext { lists, unescaped, body }: EntryContext<'txn>,
     ) -> Result<Self, DecodeError> {
-        let fields = match form {
-            Form::FullEntry => Some(body.fields(lists, entry.data, unescaped)?),
-            Form::PartialEntry => Some(lists.part(entry.data).map_err(DecodeError::Fields)?),
-            Form::Fact | Form::Entry => None,
-        };
+        let (mut fields, mut part) = (None, None);
+        match form {
+            Form::FullEntry => fields = Some(body.fields(lists, entry.data, unescaped)?),
+            Form::PartialEntry => part = Some(lists.part(entry.data).map_err(DecodeError::Fields)?),
+            Form::Fact | Form::Entry => {}
+        }
         Ok(Self {
             key: KeyReader::new(entry.key, unescaped),
             primary_key: KeyReader::of_primary_key(entry.primary_key, unescaped),
             data: entry.data,
             lists,
             fields,
+            part,
         })
     }
 
@@ -162,9 +166,10 @@ impl<'txn> EntryReader<'txn> {
         &mut self,
         names: &[&'static str],
     ) -> Result<T, DecodeError> {
-        match &mut self.fields {
-            Some(fields) => field(fields, names),
-            None => Err(DecodeError::Short),
+        match (&mut self.part, &mut self.fields) {
+            (Some(part), _) => of(part.field(names), names),
+            (None, Some(fields)) => of(fields.field(names), names),
+            (None, None) => Err(DecodeError::Short),
         }
     }
 
@@ -203,7 +208,7 @@ impl<'txn> RowReader<'txn> {
         &mut self,
         names: &[&'static str],
     ) -> Result<T, DecodeError> {
-        field(&mut self.fields, names)
+        of(self.fields.field(names), names)
     }
 
     /// Reads a field like [`field`](RowReader::field), which is the default if the row lacks it.
@@ -231,20 +236,17 @@ impl<'txn> RowReader<'txn> {
             &mut index_table_rows::Reader<'txn, 'txn>,
         ) -> Result<T, index_table_rows::Error>,
     ) -> Result<T, DecodeError> {
-        match self.fields.field_with(names, read) {
-            Ok(Some(value)) => Ok(value),
-            Ok(None) => Err(missing(names)),
-            Err(error) => Err(DecodeError::Fields(error)),
-        }
+        of(self.fields.field_with(names, read), names)
     }
 }
 
+/// Returns the value of the field with these names.
 #[inline]
-fn field<'txn, T: Deserialize<'txn>>(
-    fields: &mut Fields<'txn, 'txn>,
+fn of<T>(
+    field: Result<Option<T>, index_table_rows::Error>,
     names: &[&'static str],
 ) -> Result<T, DecodeError> {
-    match fields.field(names) {
+    match field {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(missing(names)),
         Err(error) => Err(DecodeError::Fields(error)),

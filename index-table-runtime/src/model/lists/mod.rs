@@ -20,7 +20,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use index_table_rows::{self as rows, Catalog, CollectionField, Fields};
+use index_table_rows::{self as rows, Catalog, CollectionField, Fields, Part};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::record::{LISTS, decode};
@@ -182,7 +182,8 @@ impl Lists {
         self.read(|catalog| catalog.fields(bytes))
     }
 
-    /// Appends a copy of these fields of a row to `out`; see [`Catalog::copy_fields`].
+    /// Appends a copy of these fields of a row to `out`; see [`Catalog::copy_fields`]. If the row is new, it can be of a claimed
+    /// list.
     ///
     /// # Errors
     ///
@@ -191,14 +192,17 @@ impl Lists {
     pub(crate) fn copy_fields(
         &self,
         row: &[u8],
+        is_new: bool,
         names: &[&[&'static str]],
         out: &mut Vec<u8>,
     ) -> Result<bool, rows::Error> {
-        let start = out.len();
-        self.read(|catalog| {
-            out.truncate(start);
-            catalog.copy_fields(row, names, out)
-        })
+        let first = if is_new { self.catalog() } else { self.recorded_catalog() };
+        match first.copy_fields(row, names, out) {
+            Err(error) if error.is_unrecorded() => {
+                self.read_again(&mut |catalog| catalog.copy_fields(row, names, out))
+            }
+            outcome => outcome,
+        }
     }
 
     /// Reads bytes of a row by the recorded lists. Claimed lists are tried last, because another process may have recorded others
@@ -241,7 +245,7 @@ impl Lists {
     ///
     /// Those of [`Catalog::part`].
     #[inline]
-    pub(crate) fn part<'t>(&'t self, copy: &'t [u8]) -> Result<Fields<'t, 't>, rows::Error> {
+    pub(crate) fn part<'t>(&'t self, copy: &'t [u8]) -> Result<Part<'t, 't>, rows::Error> {
         self.read(|catalog| catalog.part(copy))
     }
 

@@ -35,7 +35,7 @@ impl Image {
     pub(crate) fn load<R: Entity>(&mut self, lists: &Lists, row: &R) -> Result<()> {
         self.row.clear();
         row::encode(lists, row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
-        self.load_keys(lists, row, None)?;
+        self.load_keys(lists, row, true, None)?;
         self.check_lengths(R::TABLE)?;
         if R::AGGREGATES.is_empty() {
             return Ok(());
@@ -54,11 +54,17 @@ impl Image {
     ) -> Result<()> {
         self.row.clear();
         self.row.extend_from_slice(bytes);
-        self.load_keys(lists, row, only)
+        self.load_keys(lists, row, false, only)
     }
 
     /// Loads the primary key, and the entries in all indexes or in the index `only`.
-    fn load_keys<R: Entity>(&mut self, lists: &Lists, row: &R, only: Option<usize>) -> Result<()> {
+    fn load_keys<R: Entity>(
+        &mut self,
+        lists: &Lists,
+        row: &R,
+        is_new: bool,
+        only: Option<usize>,
+    ) -> Result<()> {
         self.primary_key.clear();
         row.primary_key(&mut self.primary_key);
         self.entries.clear();
@@ -70,7 +76,7 @@ impl Image {
                 continue;
             }
             row.entries(index, &mut self.entries)
-                .and_then(|()| self.entries.copy_included(lists, row, &self.row))
+                .and_then(|()| self.entries.copy_included(lists, row, (&self.row, is_new)))
                 .map_err(|error| error.of(R::TABLE.name))?;
             self.entries.finish_index();
             // Only a unique index compares the values of hashed fields.
@@ -95,10 +101,10 @@ impl Image {
 
     /// Whether both rows have the same primary key, and the same keys in every index.
     pub(crate) fn same_keys(&self, other: &Self) -> bool {
-        let indexes = self.entries.key_ends.len();
+        let indexes = self.entries.ends.len();
         self.same_key_bytes(other)
             || (self.primary_key == other.primary_key
-                && indexes == other.entries.key_ends.len()
+                && indexes == other.entries.ends.len()
                 && (0..indexes).all(|index| self.keys(index) == other.keys(index)))
     }
 
@@ -107,7 +113,7 @@ impl Image {
     pub(crate) fn same_key_bytes(&self, other: &Self) -> bool {
         self.entries.bytes == other.entries.bytes
             && self.primary_key == other.primary_key
-            && self.entries.key_ends == other.entries.key_ends
+            && self.entries.has_same_key_ends(&other.entries)
             && self.entries.keys == other.entries.keys
             && self.hashed == other.hashed
     }
@@ -196,7 +202,8 @@ impl Image {
     /// Returns the names of the included fields of this index.
     pub(crate) fn included(&self, index: usize) -> &[&'static [&'static str]] {
         let entries = &self.entries;
-        let included = part(&entries.included_ends, index).and_then(|it| entries.included.get(it));
+        let included = part(&entries.ends, index, |ends| ends.included)
+            .and_then(|it| entries.included.get(it));
         included.unwrap_or_default()
     }
 
@@ -237,16 +244,20 @@ pub struct EntryBuffer {
     included: Vec<&'static [&'static str]>,
     /// The start of the unfinished key in `bytes`.
     key_start: Option<usize>,
-    /// For each finished index, the end of its keys in `keys`.
-    key_ends: Vec<usize>,
-    /// For each finished index, the end of its data in `data`.
-    data_ends: Vec<usize>,
-    /// For each finished index, the end of its fields in `included`.
-    included_ends: Vec<usize>,
+    /// For each finished index, where its parts end.
+    ends: Vec<Ends>,
     /// The length of the longest key.
     longest: usize,
     /// A buffer for the encoding of a hashed field.
     hashed: KeyBuf,
+}
+
+/// The ends of an index in the buffers, which are the starts of the next one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Ends {
+    keys: usize,
+    data: usize,
+    included: usize,
 }
 
 /// An iterator over the keys of one index.
@@ -324,20 +335,20 @@ impl EntryBuffer {
         &mut self,
         lists: &Lists,
         row: &R,
-        bytes: &[u8],
+        (bytes, is_new): (&[u8], bool),
     ) -> Result<(), EncodeError> {
-        let first = self.included_ends.last().copied().unwrap_or_default();
+        let first = self.ends.last().map_or(0, |ends| ends.included);
         let Some(included @ [_, ..]) = self.included.get(first..) else { return Ok(()) };
         let start = self.data.len();
         if let Ok(body) = row::body(bytes, R::TABLE.version)
-            && lists.copy_fields(body, included, &mut self.data)?
+            && lists.copy_fields(body, is_new, included, &mut self.data)?
         {
             return Ok(());
         }
         self.data.truncate(start);
         let mut bytes = Vec::new();
         row.encode(RowOutput { lists, bytes: &mut bytes })?;
-        lists.copy_fields(&bytes, included, &mut self.data)?;
+        lists.copy_fields(&bytes, true, included, &mut self.data)?;
         Ok(())
     }
 
@@ -357,10 +368,15 @@ impl EntryBuffer {
         self.data.clear();
         self.included.clear();
         self.key_start = None;
-        self.key_ends.clear();
-        self.data_ends.clear();
-        self.included_ends.clear();
+        self.ends.clear();
         self.longest = 0;
+    }
+
+    fn has_same_key_ends(&self, other: &Self) -> bool {
+        Iterator::eq(
+            self.ends.iter().map(|ends| ends.keys),
+            other.ends.iter().map(|ends| ends.keys),
+        )
     }
 
     /// Finishes the last key of the current index, which ends at the end of the bytes.
@@ -375,13 +391,12 @@ impl EntryBuffer {
 
     fn finish_index(&mut self) {
         self.close_key();
-        let first = self.key_ends.last().copied().unwrap_or_default();
+        let first = self.ends.last().map_or(0, |ends| ends.keys);
         if self.keys.len() > first + 1 {
             self.sort_from(first);
         }
-        self.key_ends.push(self.keys.len());
-        self.data_ends.push(self.data.len());
-        self.included_ends.push(self.included.len());
+        let (keys, data, included) = (self.keys.len(), self.data.len(), self.included.len());
+        self.ends.push(Ends { keys, data, included });
     }
 
     /// Sorts the keys from position `first`, and removes duplicates.
@@ -407,23 +422,22 @@ impl EntryBuffer {
 
     #[inline]
     fn keys(&self, index: usize) -> Keys<'_> {
-        let keys = part(&self.key_ends, index).and_then(|keys| self.keys.get(keys));
+        let keys = part(&self.ends, index, |ends| ends.keys).and_then(|keys| self.keys.get(keys));
         Keys { bytes: self.bytes.as_bytes(), keys: keys.unwrap_or_default() }
     }
 
     #[inline]
     fn data(&self, index: usize) -> &[u8] {
-        let data = part(&self.data_ends, index).and_then(|data| self.data.get(data));
+        let data = part(&self.ends, index, |ends| ends.data).and_then(|data| self.data.get(data));
         data.unwrap_or_default()
     }
 }
 
 /// Returns the range of the index at this position, which starts at the end of the preceding index.
 #[inline]
-fn part(ends: &[usize], index: usize) -> Option<Range<usize>> {
-    let end = *ends.get(index)?;
-    let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied();
-    Some(start.unwrap_or_default()..end)
+fn part(ends: &[Ends], index: usize, end: impl Fn(&Ends) -> usize) -> Option<Range<usize>> {
+    let start = index.checked_sub(1).and_then(|before| ends.get(before));
+    Some(start.map_or(0, &end)..end(ends.get(index)?))
 }
 
 impl Default for EntryBuffer {
@@ -434,9 +448,7 @@ impl Default for EntryBuffer {
             data: Vec::new(),
             included: Vec::new(),
             key_start: None,
-            key_ends: Vec::new(),
-            data_ends: Vec::new(),
-            included_ends: Vec::new(),
+            ends: Vec::new(),
             longest: 0,
             hashed: KeyBuf::on_heap(),
         }
