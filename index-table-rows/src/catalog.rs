@@ -7,7 +7,7 @@ use crate::{
     error::{Result, damaged, unrecorded},
     kind::{Enum, Kind, List, Union},
     learn,
-    read::{self, Fields, Part, Reader},
+    read::{self, Fields, Reader},
     seen::Names,
     write,
 };
@@ -286,7 +286,7 @@ impl Catalog {
     /// ```
     #[inline]
     pub fn fields<'de, 'c>(&'c self, row: &'de [u8]) -> Result<Fields<'de, 'c>> {
-        Fields::new(Reader::new(self, row))
+        Fields::new(self, row)
     }
 
     /// Appends these fields of a row to `out`, each described by its name and its aliases. [`part`](Self::part) reads them. Returns
@@ -339,8 +339,8 @@ impl Catalog {
     ///
     /// As for [`fields`](Self::fields).
     #[inline]
-    pub fn part<'de, 'c>(&'c self, copy: &'de [u8]) -> Result<Part<'de, 'c>> {
-        Part::new(self, copy)
+    pub fn part<'de, 'c>(&'c self, copy: &'de [u8]) -> Result<Fields<'de, 'c>> {
+        Fields::of_part(self, copy)
     }
 
     #[inline]

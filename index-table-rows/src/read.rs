@@ -6,14 +6,14 @@
 mod access;
 mod any;
 mod containers;
+mod copy;
 mod deserializer;
 mod fields;
-mod part;
 mod scalars;
 mod skip;
 
-pub(crate) use self::part::copy;
-pub use self::{fields::Fields, part::Part};
+pub(crate) use self::copy::copy;
+pub use self::fields::Fields;
 use crate::{
     MAX_DEPTH,
     bytes::take_varint,

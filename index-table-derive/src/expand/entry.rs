@@ -185,6 +185,10 @@ fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
         Source::PrimaryKey(field) => {
             (mixed!(primary_key), field.ty.span(), field.ty.tokens(&cx.short))
         }
+        Source::Included(field) | Source::Row(field) if field.ty.is_text() && !field.skipped => {
+            let names = super::stored_names(field);
+            return quote_spanned!(at(field.ty.span())=> __entry.text(#names)?);
+        }
         Source::Included(field) | Source::Row(field) => {
             let (ty, names) = (field.ty.carried(&cx.short, &cx.txn), super::stored_names(field));
             let method = super::field_method(field);

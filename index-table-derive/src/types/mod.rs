@@ -81,6 +81,11 @@ impl DataType {
         }
     }
 
+    /// Whether the type is spelled `String`, or as another owner of a `str`.
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self.shape, Shape::Text)
+    }
+
     /// Whether a query can search for a prefix: of a text, of bytes, or of the value in an `Option` of these.
     pub(crate) fn has_prefixes(&self) -> bool {
         match &self.shape {

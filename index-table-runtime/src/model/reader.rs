@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use index_table_rows::{Fields, Part};
+use index_table_rows::Fields;
 use serde::Deserialize;
 
 use crate::model::{
@@ -49,10 +49,8 @@ pub struct EntryReader<'txn> {
     primary_key: KeyReader<'txn>,
     data: &'txn [u8],
     lists: &'txn Lists,
-    /// The fields of the row in an entry of a full index.
+    /// The fields in an entry of a full or partial index.
     fields: Option<Fields<'txn, 'txn>>,
-    /// The fields in an entry of a partial index.
-    part: Option<Part<'txn, 'txn>>,
 }
 
 /// How rows in entries are read.
@@ -88,19 +86,17 @@ impl<'txn> EntryReader<'txn> {
         form: Form,
         EntryContext { lists, unescaped, body }: EntryContext<'txn>,
     ) -> Result<Self, DecodeError> {
-        let (mut fields, mut part) = (None, None);
-        match form {
-            Form::FullEntry => fields = Some(body.fields(lists, entry.data, unescaped)?),
-            Form::PartialEntry => part = Some(lists.part(entry.data).map_err(DecodeError::Fields)?),
-            Form::Fact | Form::Entry => {}
-        }
+        let fields = match form {
+            Form::FullEntry => Some(body.fields(lists, entry.data, unescaped)?),
+            Form::PartialEntry => Some(lists.part(entry.data).map_err(DecodeError::Fields)?),
+            Form::Fact | Form::Entry => None,
+        };
         Ok(Self {
             key: KeyReader::new(entry.key, unescaped),
             primary_key: KeyReader::of_primary_key(entry.primary_key, unescaped),
             data: entry.data,
             lists,
             fields,
-            part,
         })
     }
 
@@ -166,10 +162,22 @@ impl<'txn> EntryReader<'txn> {
         &mut self,
         names: &[&'static str],
     ) -> Result<T, DecodeError> {
-        match (&mut self.part, &mut self.fields) {
-            (Some(part), _) => of(part.field(names), names),
-            (None, Some(fields)) => of(fields.field(names), names),
-            (None, None) => Err(DecodeError::Short),
+        match &mut self.fields {
+            Some(fields) => of(fields.field(names), names),
+            None => Err(DecodeError::Short),
+        }
+    }
+
+    /// Reads a field like [`field`](EntryReader::field), as a text. It takes less time if the text is short and ASCII.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the bytes are not text.
+    #[inline]
+    pub fn text(&mut self, names: &[&'static str]) -> Result<&'txn str, DecodeError> {
+        match &mut self.fields {
+            Some(fields) => of(fields.text(names), names),
+            None => Err(DecodeError::Short),
         }
     }
 

@@ -20,7 +20,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-use index_table_rows::{self as rows, Catalog, CollectionField, Fields, Part};
+use index_table_rows::{self as rows, Catalog, CollectionField, Fields};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::record::{LISTS, decode};
@@ -245,7 +245,7 @@ impl Lists {
     ///
     /// Those of [`Catalog::part`].
     #[inline]
-    pub(crate) fn part<'t>(&'t self, copy: &'t [u8]) -> Result<Part<'t, 't>, rows::Error> {
+    pub(crate) fn part<'t>(&'t self, copy: &'t [u8]) -> Result<Fields<'t, 't>, rows::Error> {
         self.read(|catalog| catalog.part(copy))
     }
 
