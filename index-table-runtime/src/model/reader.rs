@@ -72,12 +72,22 @@ impl<'txn> EntryReader<'txn> {
     ) -> Result<T, DecodeError> {
         match decode(Self::new(entry, form, context)?) {
             Err(DecodeError::Missing(_)) if matches!(form, Form::FullEntry) => {
-                let EntryContext { lists, unescaped, body } = context;
-                let data = body.renewed(lists, entry.data, unescaped)?;
-                decode(Self::new(ShortEntry { data, ..entry }, form, context)?)
+                Self::read_renewed(entry, context, &mut decode)
             }
             outcome => outcome,
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_renewed<T>(
+        entry: ShortEntry<'txn>,
+        context: EntryContext<'txn>,
+        decode: &mut impl FnMut(Self) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
+        let EntryContext { lists, unescaped, body } = context;
+        let data = body.renewed(lists, entry.data, unescaped)?;
+        decode(Self::new(ShortEntry { data, ..entry }, Form::FullEntry, context)?)
     }
 
     #[inline]
