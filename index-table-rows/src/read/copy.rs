@@ -58,8 +58,17 @@ fn copy_simple(
 }
 
 /// Returns the bytes after a value of a simple kind.
-#[inline]
+#[inline(always)]
 fn after<'r>(kind: &Kind, bytes: &'r [u8]) -> Option<&'r [u8]> {
+    match (kind, bytes) {
+        (Kind::Text, &[len @ ..0x80, ref rest @ ..]) => rest.get(usize::from(len)..),
+        (Kind::Unsigned, &[..0x80, ref rest @ ..]) => Some(rest),
+        _ => after_other(kind, bytes),
+    }
+}
+
+#[inline(never)]
+fn after_other<'r>(kind: &Kind, bytes: &'r [u8]) -> Option<&'r [u8]> {
     let len = match kind {
         Kind::Unit => 0,
         Kind::U8 | Kind::I8 | Kind::Bool => 1,
