@@ -44,7 +44,7 @@ impl WriteTxn<'_> {
             let table = self.guard.store().table(name).ok_or_else(gone)?;
             let parts = self.parts_of(&table);
             for (part, shard) in parts {
-                self.record_lists_of(&table, part, shard, &mut recorded)
+                self.record_lists_of(&table, &part, shard, &mut recorded)
                     .map_err(CommitFailure::Failed)?;
             }
             if self.written.get(at).is_some_and(Written::has_lost_lists) {
@@ -69,7 +69,7 @@ impl WriteTxn<'_> {
     fn record_lists_of(
         &mut self,
         table: &OpenTable,
-        part: Arc<OpenTable>,
+        part: &Arc<OpenTable>,
         shard: Option<u32>,
         recorded: &mut Recorded,
     ) -> Result<()> {
@@ -90,7 +90,7 @@ impl WriteTxn<'_> {
             if found.is_none_or(|found| found != record) {
                 writer.put_record(LISTS, &record)?;
             }
-            recorded.push((Arc::clone(&part), version));
+            recorded.push((Arc::clone(part), version));
             Ok(())
         };
         match shard {
