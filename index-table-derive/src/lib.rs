@@ -95,10 +95,11 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// The view always has the lifetime, even if no field needs it. It implements `Debug`, `Clone`, `PartialEq`
 /// and `Serialize`, so the types of all fields must implement them too. A view is serialized like the row, in
-/// any format: serde's `rename`, `rename_all`, `transparent`, `with`, `serialize_with` and `skip` also apply
-/// to the view. It is also deserialized like the row: a field with `with`, `serialize_with` or
-/// `deserialize_with` is read by the same function, and is owned. A field with `skip` has the value of the
-/// function of its `default`, or the default of its type.
+/// any format: serde's `rename`, `rename_all`, `tag`, `transparent`, `with`, `serialize_with`, `skip` and
+/// `skip_serializing_if` also apply to the view. It is also deserialized like the row: a field with `with`,
+/// `serialize_with` or `deserialize_with` is read by the same function, and is owned. A field with `skip` has the
+/// value of the function of its `default`, or the default of its type. A field with `skip_serializing_if` is owned,
+/// unless the function is `Option::is_none`; it has the default of its type if its row lacks it.
 ///
 /// A view reads the fields one after another, in the order of declaration, so the row's serde traits must be
 /// derived. The view of a row of an older version borrows from the converted row, which the transaction keeps in
@@ -262,17 +263,24 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// # Errors
 ///
-/// All mistakes are reported at once, each at the offending token. The stored format of a row has no names of
-/// fields, so these serde attributes are mistakes too:
+/// All mistakes are reported at once, each at the offending token. A row has the names of its fields, so it can use most
+/// of serde's attributes. A view, and an entry of a full index, read each field separately, by its name and type. So these
+/// attributes are mistakes too:
 ///
 /// | attribute | where |
 /// |---|---|
-/// | `flatten`, `skip_serializing_if`; `skip_serializing` or `skip_deserializing` alone | on any field |
-/// | `skip` | on a field of a key or of an `include`, and on any field if an index is full or calls a method |
-/// | `with`, `serialize_with`, `deserialize_with` | on a field of a key or of an `include`, and on any field if an index is full |
-/// | `tag`, `content`, `untagged` | on the struct |
+/// | `skip_serializing` without `default` | on any field |
+/// | `skip`, `skip_serializing`, `skip_deserializing` | on a field of a key, of an `include` or of an aggregate, on the revision, and on any field if an index is full |
+/// | `skip_serializing_if` | on a field of an aggregate, and on the revision |
+/// | `skip_serializing_if`, `skip_serializing` | on a field with `default = "…"`, `with` or `deserialize_with`, or without a `default` of its own in a struct with serde's `default`, if an index is full or there is a view |
+/// | `with`, `serialize_with`, `deserialize_with` | on a field of an `include` or of an aggregate, and on any field if an index is full |
+/// | `flatten` | on a field of a key, and on any field if an index is full or there is a view |
 /// | `from`, `try_from`, `into`, `remote` | on the struct, if an index is full or there is a view |
-/// | `skip` without a `default` of its own | on a field, if there is a view and the struct has serde's `default` |
+/// | `skip`, `skip_deserializing` without a `default` of its own | on a field, if there is a view and the struct has serde's `default` |
+///
+/// If other attributes change the value that is read back (`with` on a field of a key, or `skip` in a table whose index
+/// calls a method), each row is decoded when it is written. A row with another key in an index or in the primary key is
+/// refused with `Error::Codec`.
 #[proc_macro_derive(
     IndexTable,
     attributes(table, primary_key, revision, references, index, indexes, aggregate)
@@ -328,8 +336,8 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 ///
 /// # Errors
 ///
-/// All mistakes are reported at once, each at the offending token. The serde attributes that are mistakes on the
-/// struct of a table are mistakes here, too; see [`IndexTable`](macro@IndexTable).
+/// All mistakes are reported at once, each at the offending token. serde's `skip_serializing` without `default` is a
+/// mistake, too, as on the struct of a table.
 #[proc_macro_derive(
     RowVersion,
     attributes(table, primary_key, revision, references, index, indexes, aggregate)

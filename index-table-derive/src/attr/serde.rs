@@ -57,13 +57,11 @@ pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
 /// Returns the names by which serde reads a field: its name in the row, and then its aliases.
 pub(crate) fn names_of(field: &Ident, keys: &[SerdeKey], on_struct: &[SerdeKey]) -> Vec<String> {
     let named = |key: &&SerdeKey| key.name == "rename" && key.text.is_some();
-    let name = match keys.iter().find(named).and_then(|key| key.text.clone()) {
-        Some(name) => name,
-        None => {
-            let rule = on_struct.iter().find(|key| key.name == "rename_all");
-            renamed(&field.unraw().to_string(), rule.and_then(|rule| rule.text.as_deref()))
-        }
-    };
+    let name = keys.iter().find(named).and_then(|key| key.text.clone());
+    let name = name.unwrap_or_else(|| {
+        let rule = on_struct.iter().find(|key| key.name == "rename_all");
+        renamed(&field.unraw().to_string(), rule.and_then(|rule| rule.text.as_deref()))
+    });
     let aliases = keys.iter().filter(|key| key.name == "alias");
     [name].into_iter().chain(aliases.filter_map(|key| key.text.clone())).collect()
 }

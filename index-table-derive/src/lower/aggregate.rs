@@ -176,9 +176,10 @@ fn resolve<'a>(scope: &Scope<'a>, word: &Ident) -> Option<&'a Declared<'a>> {
 
 /// Reports serde attributes with which the row could have another value when it is read back.
 fn check_stored(declared: &Declared<'_>, scope: &Scope<'_>) {
-    const CHANGING: [&str; 6] = [
+    const CHANGING: [&str; 7] = [
         "skip",
         "skip_serializing",
+        "skip_serializing_if",
         "skip_deserializing",
         "with",
         "serialize_with",

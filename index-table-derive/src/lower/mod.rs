@@ -228,7 +228,7 @@ fn declare<'a>(
     Some(Declared {
         field: Rc::new(Field {
             name: names::plain(&ident),
-            skipped: attributes.serde.iter().any(|key| key.name == "skip_serializing_if"),
+            skipped: attributes.serde.iter().any(serde::leaves_out),
             stored: attr::serde::names_of(
                 &ident,
                 &attributes.serde,

@@ -30,7 +30,8 @@ pub(super) fn check(
         .map(|draft| draft.name.clone());
     let calls_methods = drafts.iter().any(calls_a_method);
     let read_alone = viewed || full.is_some();
-    let mut reads_back = !drafts.is_empty() && on_struct.iter().any(converts);
+    let default_row = on_struct.iter().any(|key| key.name == "default");
+    let mut reads_back = on_struct.iter().any(converts);
     let reader = match (&full, &partial) {
         (Some(index), _) => Some(format!(
             "the entries of the full index `{index}` read the fields of the struct itself"
@@ -50,11 +51,14 @@ pub(super) fn check(
     }
     for declared in fields {
         let field = &declared.field;
+        let carried = full.is_some() || drafts.iter().any(|draft| includes(draft, field));
         let needed = Need {
             in_key: declared.primary_key.is_some()
                 || drafts.iter().any(|draft| has_in_key(draft, field)),
-            carried: full.is_some() || drafts.iter().any(|draft| includes(draft, field)),
+            carried,
             read_alone,
+            unreadable_if_left_out: left_out(&declared.serde, default_row)
+                .filter(|_| read_alone || carried),
         };
         reads_back |= (needed.in_key || needed.carried || calls_methods)
             && declared.serde.iter().any(changes_the_value);
@@ -78,6 +82,11 @@ fn changes_the_value(key: &SerdeKey) -> bool {
     name.starts_with("skip") || name.ends_with("with") || name == "flatten"
 }
 
+/// Whether serde may write a row without the field.
+pub(super) fn leaves_out(key: &SerdeKey) -> bool {
+    matches!(key.name.as_str(), "skip_serializing_if" | "skip_serializing")
+}
+
 /// The uses of a field in indexes.
 struct Need {
     in_key: bool,
@@ -85,6 +94,8 @@ struct Need {
     carried: bool,
     /// Whether a view or a full index reads the field by itself.
     read_alone: bool,
+    /// The reason why a view or an entry can't have the field if the row lacks it.
+    unreadable_if_left_out: Option<&'static str>,
 }
 
 /// Checks an attribute of the struct. `reader` describes the code that reads the fields separately, if there
@@ -100,16 +111,16 @@ fn check_struct(key: &SerdeKey, reader: Option<&str>, errors: &Diagnostics) {
 /// Reports the invalid attributes of a field. Returns true if entries can carry the field.
 fn check_field(declared: &Declared<'_>, need: &Need, errors: &Diagnostics) -> bool {
     let has = |name: &str| declared.serde.iter().any(|key| key.name == name);
-    let has_path =
-        |name: &str| declared.serde.iter().any(|key| key.name == name && key.path.is_some());
     let mut carriable = true;
     for key in &declared.serde {
+        if let Some(reason) = need.unreadable_if_left_out
+            && leaves_out(key)
+        {
+            report(key, reason, errors);
+            carriable = false;
+            continue;
+        }
         match key.name.as_str() {
-            "skip_serializing_if" if (need.read_alone || need.carried) && has_path("default") => {
-                let reason = "what reads the fields of the row separately has no value for a row without this one";
-                report(key, reason, errors);
-                carriable = false;
-            }
             "flatten" if need.in_key || need.carried || need.read_alone => {
                 let reason = "the row has the fields inside of this one, and not the field itself";
                 report(key, reason, errors);
@@ -135,6 +146,23 @@ fn check_field(declared: &Declared<'_>, need: &Need, errors: &Diagnostics) -> bo
         }
     }
     carriable
+}
+
+/// Returns the reason why the field can't be read by itself in a row that lacks it. `default_row` is true if serde takes
+/// missing fields from a default row.
+fn left_out(field: &[SerdeKey], default_row: bool) -> Option<&'static str> {
+    let find = |name: &str| field.iter().find(|key| key.name == name);
+    if find("skip_deserializing").is_some() {
+        return None;
+    }
+    if find("with").or_else(|| find("deserialize_with")).is_some() {
+        return Some("a field with a form of its own can't be read separately in a row without it");
+    }
+    let another = find("default").map_or(default_row, |default| default.path.is_some());
+    another.then_some(
+        "in a row without this field, a view and an entry that carries it read the default of its \
+         type; write `default` beside it, without a function",
+    )
 }
 
 pub(super) fn report(key: &SerdeKey, reason: impl Display, errors: &Diagnostics) {

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use proc_macro2::TokenStream;
-use quote::format_ident;
+use quote::{format_ident, quote};
 use syn::spanned::Spanned as _;
 use syn::{ExprPath, Ident};
 
@@ -20,10 +20,11 @@ use crate::model::{Reading, View, ViewField};
 use crate::names;
 
 /// The attributes that change how a struct is serialized.
-const STRUCT_ATTRIBUTES: &[&str] = &["rename", "rename_all", "transparent"];
+const STRUCT_ATTRIBUTES: &[&str] = &["rename", "rename_all", "tag", "transparent"];
 
 /// The attributes that change how a field is serialized.
-const FIELD_ATTRIBUTES: &[&str] = &["rename", "with", "serialize_with", "skip", "skip_serializing"];
+const FIELD_ATTRIBUTES: &[&str] =
+    &["rename", "with", "serialize_with", "skip", "skip_serializing", "skip_serializing_if"];
 
 /// Returns the name of the view, if there is one.
 pub(super) fn name(table: &TableAttr, row: &Ident) -> Option<Ident> {
@@ -46,11 +47,14 @@ pub(super) fn lower(scope: &mut Scope<'_>, attributes: &StructAttrs) -> Option<V
         reading: reading(declared, default, scope.errors),
         serde: shared(&declared.serde, FIELD_ATTRIBUTES),
     });
-    Some(View {
-        ident,
-        serde: shared(&attributes.serde, STRUCT_ATTRIBUTES),
-        fields: fields.collect(),
-    })
+    let mut serde = shared(&attributes.serde, STRUCT_ATTRIBUTES);
+    let has = |name: &str| attributes.serde.iter().any(|key| key.name == name);
+    if has("tag") && !has("rename") {
+        // The value of the tag is the name of the row's struct.
+        let name = names::plain(scope.row);
+        serde.push(quote!(rename = #name));
+    }
+    Some(View { ident, serde, fields: fields.collect() })
 }
 
 /// Returns the way to read a field. `default` is true if serde takes missing fields from a default row.
@@ -71,8 +75,19 @@ fn reading(declared: &Declared<'_>, default: bool, errors: &Diagnostics) -> Read
     if let Some(path) = find(&["with"]).and_then(|key| key.path.clone()) {
         return Reading::With(deserialize_in(path));
     }
-    // A function that serializes a `String` doesn't take a `&str`.
-    if find(&["serialize_with"]).is_some() { Reading::Owned } else { Reading::Carried }
+    // A function that serializes or tests a `String` doesn't take a `&str`.
+    let tests = find(&["skip_serializing_if"]).is_some_and(|key| !tests_an_option(key));
+    if tests || find(&["serialize_with"]).is_some() { Reading::Owned } else { Reading::Carried }
+}
+
+/// Whether the function is `Option::is_none` or `Option::is_some`, which take an `Option` of any type.
+fn tests_an_option(key: &SerdeKey) -> bool {
+    let Some(path) = &key.path else { return false };
+    let mut segments = path.path.segments.iter().rev();
+    let option = |word: &Ident| word == "is_none" || word == "is_some";
+    path.qself.is_none()
+        && segments.next().is_some_and(|last| option(&last.ident))
+        && segments.next().is_some_and(|ty| ty.ident == "Option" && ty.arguments.is_none())
 }
 
 /// Returns `module::deserialize`.

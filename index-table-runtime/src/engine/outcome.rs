@@ -45,10 +45,6 @@ impl Retry {
 #[derive(Debug)]
 pub(crate) enum CommitFailure {
     /// Another client's commit was first; nothing has changed, and the closure may be run again.
-    #[cfg_attr(
-        not(any(test, feature = "postgres")),
-        expect(dead_code, reason = "of engines with several writers")
-    )]
     Conflict(Error),
     /// It is unknown whether the commit was applied.
     Unknown(Error),

@@ -63,7 +63,8 @@ impl<R: Serialize> RowFormat<R> {
     /// [`EncodeError`] when its `Serialize` fails.
     #[inline]
     pub fn encode(row: &R, out: RowOutput<'_>) -> Result<(), EncodeError> {
-        out.lists.encode(row, out.bytes)
+        let RowOutput { lists, bytes } = out;
+        lists.encode(row, bytes)
     }
 }
 
@@ -74,7 +75,8 @@ impl<R: Serialize + Entity> RowFormat<R> {
     ///
     /// [`EncodeError`] when its `Serialize` fails.
     pub fn encode_sorted(row: &R, out: RowOutput<'_>) -> Result<(), EncodeError> {
-        out.lists.encode_sorted(row, R::COLLECTIONS, out.bytes)
+        let RowOutput { lists, bytes } = out;
+        lists.encode_sorted(row, R::COLLECTIONS, bytes)
     }
 }
 

@@ -175,7 +175,7 @@ pub(super) enum ValueSource<'a> {
     Entry(RawEntry<'a>, Form),
 }
 
-/// Appends the encodings of the fields that the index at this position hashes.
+/// Writes the encodings of the fields that the index at this position hashes into an empty buffer.
 pub(super) fn values_of<R: Entity>(
     lists: &Lists,
     index: usize,
@@ -189,13 +189,10 @@ pub(super) fn values_of<R: Entity>(
         ValueSource::Entry(entry, form) => {
             let unescaped = &Unescaped::default();
             let context = EntryContext { lists, unescaped, body: const { Body::of::<R>() } };
-            let mut found = KeyBuf::new();
             EntryReader::read(entry.into(), form, context, |entry| {
-                found.clear();
-                R::hashed_in_entry(index, entry, &mut found)
-            })?;
-            values.extend(found.as_bytes());
-            Ok(())
+                values.clear();
+                R::hashed_in_entry(index, entry, values)
+            })
         }
     }
 }

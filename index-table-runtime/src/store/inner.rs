@@ -192,7 +192,8 @@ impl Inner {
             let _ = orders.set(Orders::after(last_change));
         }
         let readable = Readable::new(schema, (&tables, &readable), opened, &self.opened);
-        let table = Arc::new(OpenTable {
+        let table = Arc::new_cyclic(|this| OpenTable {
+            this: Weak::clone(this),
             schema,
             rows: rows.clone(),
             tables,

@@ -10,6 +10,7 @@ use crate::{
     engine,
     locks::Mutex,
     model::{
+        error::Result,
         lists::{LISTS, Lists},
         row_vtable::{RowVtable, TableRows},
     },
@@ -84,8 +85,14 @@ fn record(engine: &engine::Engine, table: &str) -> Option<Vec<u8>> {
 
 impl Store {
     /// Returns the rows of a type with the lists of its table in this store.
-    pub(crate) fn rows_of(&self, rows: &'static RowVtable) -> TableRows {
-        TableRows::new(rows, self.inner.lists.of(rows.schema.name))
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`](crate::Error::Forked)
+    pub(crate) fn rows_of(&self, rows: &'static RowVtable) -> Result<TableRows> {
+        // In a forked process, the lock below may be held by a thread that does not exist.
+        self.inner.engines.refuse_forked()?;
+        Ok(TableRows::new(rows, self.inner.lists.of(rows.schema.name)))
     }
 
     /// Notes that a table is opened in the only data file of this store.

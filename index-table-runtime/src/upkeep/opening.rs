@@ -32,7 +32,7 @@ const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
 pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    open_whole(store, &store.rows_of(rows), false)
+    open_whole(store, &store.rows_of(rows)?, false)
 }
 
 fn open_whole(store: &Store, rows: &TableRows, online: bool) -> Result<Arc<OpenTable>> {
@@ -117,7 +117,7 @@ fn has_unreadable(store: &Store, table: &OpenTable, global: &[usize]) -> Result<
 
 /// Opens a table whose indexes may still have to be built.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    open_whole(store, &store.rows_of(rows), true)
+    open_whole(store, &store.rows_of(rows)?, true)
 }
 
 fn declare(

@@ -94,7 +94,7 @@ fn open_main_table(
     }
     let routing = shards.routing(rows.schema, rows.distribution)?;
     let main = main_rows_elsewhere(shards, rows, &routing)?.and_then(|main| main.main);
-    main.map(|main| open(store, shards, &store.rows_of(main.0()), online)).transpose()
+    main.map(|main| open(store, shards, &store.rows_of(main.0())?, online)).transpose()
 }
 
 /// Returns the reference of the table to main rows that can be in other shards.

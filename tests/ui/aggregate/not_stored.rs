@@ -2,7 +2,7 @@ use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, IndexTable)]
-#[aggregate(customer, tag, sum = [amount, bonus])]
+#[aggregate(customer, tag, sum = [amount, bonus, discount])]
 struct Invoice {
     #[primary_key]
     number: u64,
@@ -12,6 +12,8 @@ struct Invoice {
     tag: u8,
     #[serde(with = "money")]
     bonus: i64,
+    #[serde(default, skip_serializing_if = "money::is_small")]
+    discount: i64,
 }
 
 fn total(invoices: &InvoiceRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<i128> {
@@ -21,6 +23,10 @@ fn total(invoices: &InvoiceRepository, txn: &index_table::ReadTxn<'_>) -> index_
 fn main() {}
 
 mod money {
+    pub fn is_small(value: &i64) -> bool {
+        *value < 10
+    }
+
     pub fn serialize<S: serde::Serializer>(_: &i64, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_unit()
     }

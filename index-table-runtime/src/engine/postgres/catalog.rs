@@ -1,8 +1,8 @@
 //! The cached records of the catalog.
 //!
 //! The catalog has a counter of its changes, which every transaction reads when it begins. Every transaction that
-//! changes the catalog increments the counter. So two snapshots with the same counter have the same catalog, and a
-//! record that was read in the first snapshot needs no round trip in the second.
+//! changes the catalog increments the counter. So two snapshots with the same counter have the same catalog, except for
+//! [lists](super::lists), and a record that was read in the first snapshot needs no round trip in the second.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -3,6 +3,10 @@
 //! If each transaction recorded the lists of its rows, those that write the first rows at the same time would conflict. So a
 //! store records lists on another connection, before it writes a row of them. If the transaction of the row fails, the lists
 //! stay without a row.
+//!
+//! This does not increment the catalog's counter. A transaction that has changed the catalog, such as the opening of a table,
+//! holds that row until its end, and may need other lists itself: it would wait for itself. So a cached record of lists may be
+//! older than the snapshot. A row of later lists makes the store read the record again.
 
 use tokio_postgres::types::ToSql;
 
@@ -42,33 +46,19 @@ impl Engine {
              ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v WHERE s.v = $3"
         );
         self.elsewhere(|connection| {
-            let exchanged = self.exchange(connection, &replace, &[&key, &after, &before]);
-            if !matches!(exchanged, Ok(true)) {
-                connection.send("ROLLBACK");
-            }
-            exchanged
+            let replace = connection.prepared(&replace)?;
+            let parameters: [&(dyn ToSql + Sync); 3] = [&key, &after, &before];
+            let begun = connection.send_simple(BEGIN);
+            let replaced = connection.send_execute(&replace, &parameters);
+            // Undoes the transaction after an error.
+            let committed = connection.send_simple("COMMIT");
+            begun.wait()?;
+            let replaced = replaced.wait();
+            let committed = committed.wait();
+            let is_replaced = matches!(replaced?, Response::Count(1));
+            committed?;
+            Ok(is_replaced)
         })
-    }
-
-    fn exchange(
-        &self,
-        connection: &Connection,
-        replace: &str,
-        parameters: &[&(dyn ToSql + Sync)],
-    ) -> Outcome<bool> {
-        let (replace, count) =
-            (connection.prepared(replace)?, connection.prepared(&self.catalog.change())?);
-        let begun = connection.send_simple(BEGIN);
-        let replaced = connection.send_execute(&replace, parameters);
-        begun.wait()?;
-        let Response::Count(1) = replaced.wait()? else { return Ok(false) };
-        let counted = connection.send_execute(&count, &[]);
-        let committed = connection.send_simple("COMMIT");
-        let counted = counted.wait();
-        let committed = committed.wait();
-        counted?;
-        committed?;
-        Ok(true)
     }
 
     /// Returns the key of a record, and the SQL table that has it.

@@ -63,7 +63,7 @@ fn a_load_fails_if_its_lists_are_lost() -> Result<()> {
     let other = Lists::default();
     other.encode(&("other", "fields"), &mut Vec::new()).expect("a row");
     let (_, record) = other.record();
-    let lists = store.rows_of(&ROWS).lists;
+    let lists = store.rows_of(&ROWS)?.lists;
     let rows = || {
         (0..10_u16).map(|id| {
             if id == 5 {

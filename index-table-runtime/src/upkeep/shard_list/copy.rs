@@ -205,7 +205,7 @@ fn prepare_tables(
     for (table, record) in engine.catalog()?.iter().filter(|(name, _)| !name.contains('.')) {
         let unreadable =
             |reason| refused(shard.name(), format!("its table `{table}` can't be read: {reason}"));
-        let rows = &own.rows_of(described(store, table, record).map_err(unreadable)?);
+        let rows = &own.rows_of(described(store, table, record).map_err(unreadable)?)?;
         let global = schema::TableRecord::read(record).map_err(unreadable)?.global();
         check_rows(shards, (number, shard), rows)?;
         let mut conflicts = Conflicts::default();

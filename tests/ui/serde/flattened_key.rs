@@ -2,25 +2,16 @@ use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, IndexTable)]
-#[table(view)]
+#[index(address)]
 struct Customer {
     #[primary_key]
     id: u64,
     #[serde(flatten)]
-    address: Address,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    phone: String,
-    #[serde(skip_serializing)]
-    secret: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Address {
-    town: String,
+    address: Vec<u8>,
 }
 
 fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
-    customers.get_view(txn, 7)?;
+    let _ = customers.find_by_address(txn, &[1]).first()?;
     Ok(())
 }
 

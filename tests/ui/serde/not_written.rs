@@ -2,19 +2,15 @@ use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, IndexTable)]
-#[serde(tag = "kind")]
-#[index(town)]
 struct Customer {
     #[primary_key]
     id: u64,
-    town: String,
-    last_name: String,
-    phone: String,
-    tags: Vec<String>,
+    #[serde(skip_serializing)]
+    secret: String,
 }
 
 fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
-    let _ = customers.find_by_town(txn, "Redmond").first()?;
+    customers.get(txn, 7)?;
     Ok(())
 }
 
