@@ -244,7 +244,7 @@ fn read(catalog: &Catalog, copy: &[u8], order: &[usize]) -> Result<Row, Error> {
     for at in order {
         match at {
             0 => read.id = part.field(&["id"])?.unwrap_or(0),
-            1 => read.name = part.text(&["name"])?.unwrap_or("?").to_owned(),
+            1 => part.text(&["name"])?.unwrap_or("?").clone_into(&mut read.name),
             2 => read.note = part.field(&["note"])?.unwrap_or(None),
             3 => read.rate = part.field(&["rate"])?.unwrap_or(None),
             4 => read.state = part.field(&["state"])?.unwrap_or(State::New),

@@ -1,7 +1,7 @@
 //! Copies of fields of a row: the row's number, and the bytes of their values.
 
 use super::{
-    Fields,
+    Fields, Reader,
     fields::{Row, short},
 };
 use crate::{
@@ -156,7 +156,7 @@ fn copy_pairs<'c>(
     out: &mut Vec<u8>,
 ) -> Result<bool> {
     let mut pairs = Vec::new();
-    for _ in 0..all.with_reader(|reader| reader.count())? {
+    for _ in 0..all.with_reader(Reader::count)? {
         let start = all.bytes;
         let name = all.name_in_map(key)?;
         all.with_reader(|reader| reader.skip_as(value))?;
@@ -166,6 +166,8 @@ fn copy_pairs<'c>(
         }
     }
     varint(out, pairs.len() as u64);
-    pairs.iter().for_each(|pair| out.extend_from_slice(pair));
+    for pair in &pairs {
+        out.extend_from_slice(pair);
+    }
     Ok(pairs.len() >= names.len())
 }

@@ -253,7 +253,7 @@ impl<'de, 'c> Fields<'de, 'c> {
         name: &'static str,
     ) -> Result<Option<&'c Kind>> {
         self.rewind();
-        let count = self.with_reader(|reader| reader.count())?;
+        let count = self.with_reader(Reader::count)?;
         for _ in 0..count {
             if self.name_in_map(key)? == name {
                 return Ok(Some(value));
