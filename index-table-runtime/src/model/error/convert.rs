@@ -237,7 +237,7 @@ impl EncodeError {
     pub(crate) fn of(self, table: &'static str) -> Error {
         match self.0 {
             Reason::Store(error) => *error,
-            reason => Error::Codec { table, reason: reason.to_string() },
+            Reason::Row(error) => Error::Codec { table, reason: error.to_string() },
         }
     }
 }

@@ -50,6 +50,9 @@ pub(crate) type Exchange =
 /// Reads the records of the lists from all data files, or from the server.
 pub(crate) type Source = Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>;
 
+/// Appends the bytes of a value, and adds what it needs to the catalog.
+type Record<'r> = dyn FnMut(&mut Catalog, &mut Vec<u8>) -> Result<(), rows::Error> + 'r;
+
 /// The lists of a table.
 pub(crate) struct Lists {
     /// All versions since the table was opened, because a reader may use any of them.
@@ -251,11 +254,7 @@ impl Lists {
 
     /// Makes the next version of the catalog.
     #[cold]
-    fn claim(
-        &self,
-        out: &mut Vec<u8>,
-        record: &mut dyn FnMut(&mut Catalog, &mut Vec<u8>) -> Result<(), rows::Error>,
-    ) -> Result<(), EncodeError> {
+    fn claim(&self, out: &mut Vec<u8>, record: &mut Record<'_>) -> Result<(), EncodeError> {
         let start = out.len();
         let made = self.make_next(&mut |catalog| {
             out.truncate(start);

@@ -60,14 +60,11 @@ pub(crate) fn has_same_fields(
     included: &[&[&'static str]],
 ) -> bool {
     let (Ok(mut one), Ok(mut other)) = (lists.part(one), lists.part(other)) else { return false };
-    let mut is_same = |names: &&[&'static str]| {
+    let is_same = |names: &&[&'static str]| {
         let values = (one.field::<Value>(names), other.field::<Value>(names));
         matches!(values, (Ok(one), Ok(other)) if one == other)
     };
-    !included.is_empty()
-        && included.iter().all(|names| is_same(names))
-        && one.end().is_ok()
-        && other.end().is_ok()
+    !included.is_empty() && included.iter().all(is_same) && one.end().is_ok() && other.end().is_ok()
 }
 
 /// Returns the value of a field; `None` if the row has no field with this name, or it can't be compared.
