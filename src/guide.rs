@@ -347,6 +347,7 @@ pub mod guarantees {}
 #[doc = include_str!("guide/not_for.md")]
 pub mod not_for {}
 
+/// [the command line tool]: admin
 /// [row versions]: versions
 /// [when indexes change]: changing_indexes
 ///

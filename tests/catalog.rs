@@ -81,7 +81,7 @@ fn tables_are_listed_as_they_are_declared() -> TestResult {
         fill(store)?;
         let catalog = store.catalog()?;
         let [people] = catalog.tables.as_slice() else { return Err("one table".into()) };
-        assert_eq!((people.name.as_str(), people.format, people.version), ("people", 1, 1));
+        assert_eq!((people.name.as_str(), people.format, people.version), ("people", 2, 1));
         assert_eq!(people.fields[1], ("town".to_owned(), "String".to_owned()));
         assert_eq!(people.primary_key[0].shape, "u32");
         let [town, mood, odd] = people.indexes.as_slice() else { return Err("three".into()) };
@@ -195,7 +195,7 @@ fn a_file_of_a_later_format_is_not_changed() -> TestResult {
         drop(people);
         plain::PersonRepository::open(&store)?;
     }
-    raw_catalog(dir.path(), |catalog, txn| catalog.put(txn, b"people", &[2, 0xFF, 7]))?;
+    raw_catalog(dir.path(), |catalog, txn| catalog.put(txn, b"people", &[3, 0xFF, 7]))?;
     let bytes = || std::fs::read(dir.path().join("data.mdb"));
     let before = bytes()?;
     {
@@ -207,12 +207,12 @@ fn a_file_of_a_later_format_is_not_changed() -> TestResult {
             let Err(Error::SchemaMismatch { difference, way_out, .. }) = &result else {
                 return Err(format!("{result:?}").into());
             };
-            assert_eq!(difference, "the file has format 2, this release reads format 1");
+            assert_eq!(difference, "the file has format 3, this release reads format 2");
             assert!(way_out.contains("release of index-table"));
         }
         assert_eq!(
             store.catalog()?.to_string(),
-            "table `people`: the file has format 2, this release reads format 1\n"
+            "table `people`: the file has format 3, this release reads format 2\n"
         );
         assert!(store.drop_retired()?.is_empty());
     }
