@@ -31,7 +31,7 @@ fn the_bytes_of_a_hashed_key_are_fixed() -> Result<()> {
     // Entries of a unique index have the form of other indexes, since two values may share a hash.
     assert_eq!(entries("normalized"), [(HASH.to_vec(), block.to_vec())]);
     assert_eq!(entries("once"), [(HASH.to_vec(), block.to_vec())]);
-    assert_eq!(entries("partial"), [([&HASH, year, id].concat(), b"\x01A".to_vec())]);
+    assert_eq!(entries("partial"), [([&HASH, year, id].concat(), b"\0\x01A".to_vec())]);
     let [(key, _)] = &entries("once_a_year")[..] else { panic!("one entry") };
     assert_eq!(*key, [year, &HASH, id].concat());
     Ok(())

@@ -199,7 +199,7 @@ impl Lists {
         names: &[&[&'static str]],
         out: &mut Vec<u8>,
     ) -> Result<bool, rows::Error> {
-        let first = if is_new { self.catalog() } else { self.recorded_catalog() };
+        let first = if is_new { self.catalog() } else { self.stored_catalog() };
         match first.copy_fields(row, names, out) {
             Err(error) if error.is_unrecorded() => {
                 self.read_again(&mut |catalog| catalog.copy_fields(row, names, out))
@@ -209,16 +209,28 @@ impl Lists {
     }
 
     /// Reads bytes of a row by the recorded lists. Claimed lists are tried last, because another process may have recorded others
-    /// with their numbers.
+    /// with their numbers; but first while this process writes the table, because no other process records lists then.
     #[inline]
     fn read<'t, T>(
         &'t self,
         mut read: impl FnMut(&'t Catalog) -> Result<T, rows::Error>,
     ) -> Result<T, rows::Error> {
-        match read(self.recorded_catalog()) {
+        match read(self.stored_catalog()) {
             Err(error) if error.is_unrecorded() => self.read_again(&mut read),
             outcome => outcome,
         }
+    }
+
+    /// Returns the catalog by which stored rows are read.
+    #[inline]
+    fn stored_catalog(&self) -> &Catalog {
+        if self.is_written() { self.catalog() } else { self.recorded_catalog() }
+    }
+
+    /// Whether a transaction of this process writes the table.
+    #[inline]
+    fn is_written(&self) -> bool {
+        self.writers.load(Ordering::Acquire) > 0
     }
 
     #[cold]
@@ -226,20 +238,13 @@ impl Lists {
         &'t self,
         read: &mut impl FnMut(&'t Catalog) -> Result<T, rows::Error>,
     ) -> Result<T, rows::Error> {
-        // While a transaction of this process writes the table, no other process records lists in its data file.
-        let is_written = self.writers.load(Ordering::Acquire) > 0;
-        if !is_written && self.refresh() {
+        if self.refresh() {
             match read(self.recorded_catalog()) {
                 Err(error) if error.is_unrecorded() => {}
                 outcome => return outcome,
             }
         }
-        match read(self.catalog()) {
-            Err(error) if is_written && error.is_unrecorded() && self.refresh() => {
-                read(self.recorded_catalog())
-            }
-            outcome => outcome,
-        }
+        read(self.catalog())
     }
 
     /// Returns the fields that were copied from a row.
