@@ -152,8 +152,8 @@ impl<R: Entity> Table<R> {
         self.insert_after(txn, &[], row)
     }
 
-    /// Adds a row, or replaces the row with the same primary key. If the table already has the row with the
-    /// same bytes, and so in the same version, it is not written. The order of the elements of a `HashSet` or
+    /// Adds a row, or replaces the row with the same primary key. If the table already has an equal row
+    /// of the current version, it is not written. The order of the elements of a `HashSet` or
     /// `HashMap` is ignored.
     ///
     /// If the rows have a field with `#[revision]`, the row is always written, with its revision plus 1. A
