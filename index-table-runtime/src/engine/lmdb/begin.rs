@@ -142,7 +142,7 @@ impl Engine {
         prepare: impl FnOnce(Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables<'static>, (Error, Option<Retry>)> {
         let (txn, mut turn) = self.begin_write().map_err(|error| (error, None))?;
-        let (number, mut logged) = (txn.id(), None);
+        let (number, mut logged, mut kept) = (txn.id(), None, Kept::default());
         let env = self.env().map_err(|error| (error, None))?;
         let opened = env.create_databases_and_commit(txn, |opener, txn| {
             let recorder = &mut turn.writing.scratch.recorder;
@@ -174,6 +174,8 @@ impl Engine {
                     .map_err(|error| self.error(error))
             })?;
             prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
+            let recorder = &mut turn.writing.scratch.recorder;
+            kept = self.keep_lists(txn, Some(*tables.catalog), recorder, true)?;
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
             Ok(CommitOrAbort::<_, ()>::Commit(tables))
         });
@@ -181,6 +183,7 @@ impl Engine {
             .map_err(|failure| self.not_committed(&mut turn.writing, logged.as_ref(), failure));
         match opened {
             Ok(CommitOrAbort::Commit(tables)) => {
+                self.kept(kept);
                 if let Some(logged) = logged {
                     self.logged(logged, number);
                 }

@@ -54,6 +54,10 @@ pub(crate) struct Engine {
     pub(super) was_left: bool,
     /// What a reader knows of the growth of the store.
     pub(super) growth: Growth,
+    /// The lists of the store's tables.
+    pub(super) lists: OnceLock<Arc<Registry>>,
+    /// The generation of the lists that the file has.
+    pub(super) kept: AtomicU64,
     /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.
     pub(super) is_joining: AtomicBool,
 }

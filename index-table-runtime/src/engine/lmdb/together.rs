@@ -55,6 +55,8 @@ struct Part<'s> {
     /// its commit can be taken back if it fails.
     margin: i64,
     txn: heed::RwTxn<'s>,
+    /// The records of lists that the commit writes.
+    kept: Kept,
     /// The part of the record for this file.
     logged: Option<(Recorded, Option<Held<'s>>)>,
     turn: Turn<'s>,
@@ -140,11 +142,18 @@ impl<'s> Txn<'s> {
         for txn in txns {
             txn.engine().refuse_forked().map_err(CommitFailure::Failed)?;
             if let Some((engine, txn, turn)) = txn.into_writing() {
-                parts.push(Part { engine, margin: i64::MAX, txn, logged: None, turn });
+                let (margin, kept) = (i64::MAX, Kept::default());
+                parts.push(Part { engine, margin, txn, kept, logged: None, turn });
             }
         }
         for part in &mut parts {
             Engine::refuse_lost(&mut part.turn.writing).map_err(CommitFailure::Failed)?;
+        }
+        for Part { engine, txn, turn, kept, .. } in &mut parts {
+            let recorder = &mut turn.writing.scratch.recorder;
+            *kept = engine
+                .keep_lists(txn, engine.catalog.get().copied(), recorder, false)
+                .map_err(CommitFailure::Failed)?;
         }
         if parts.len() > 1 {
             for part in &mut parts {
@@ -202,7 +211,7 @@ impl Prepared<'_> {
         let engines: Vec<_> = parts.iter().map(|part| part.engine).collect();
         let mut visible = Vec::with_capacity(parts.len());
         // The turns and locks of the parts that are not committed yet are held until the end.
-        for Part { engine, txn, logged, turn, .. } in parts {
+        for Part { engine, txn, kept, logged, turn, .. } in parts {
             let number = txn.id();
             #[cfg(test)]
             let outcome = tests::refuse(visible.len()).and_then(|()| txn.commit());
@@ -210,6 +219,7 @@ impl Prepared<'_> {
             let outcome = txn.commit();
             let error = match outcome {
                 Ok(()) => {
+                    engine.kept(kept);
                     visible.push((engine, logged, number, turn));
                     continue;
                 }

@@ -138,11 +138,17 @@ impl<'s> Txn<'s> {
         self.engine.refuse_forked().map_err(CommitFailure::Failed)?;
         match mem::replace(&mut self.inner, Inner::Over) {
             Inner::Read(..) | Inner::Over => Ok(()),
-            Inner::Write(txn, mut turn) => {
+            Inner::Write(mut txn, mut turn) => {
                 let (engine, number) = (self.engine, txn.id());
+                let (catalog, recorder) =
+                    (engine.catalog.get().copied(), &mut turn.writing.scratch.recorder);
+                let kept = engine
+                    .keep_lists(&mut txn, catalog, recorder, false)
+                    .map_err(CommitFailure::Failed)?;
                 let logged = engine.log(&mut turn.writing)?;
                 txn.commit()
                     .map_err(|error| engine.take_back(&mut turn.writing, &logged, error))?;
+                engine.kept(kept);
                 committed();
                 engine.logged(logged, number);
                 Engine::refuse_lost_meanwhile(&mut turn.writing)

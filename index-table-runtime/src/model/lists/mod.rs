@@ -11,6 +11,7 @@
 //! lineage is run again.
 
 mod record;
+mod registry;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,10 @@ use std::sync::{
 use index_table_rows::{self as rows, Catalog, CollectionField, Fields};
 use serde::{Serialize, de::DeserializeOwned};
 
-pub(crate) use self::record::{LISTS, decode};
+pub(crate) use self::{
+    record::{LISTS, decode},
+    registry::Registry,
+};
 use self::slots::Slots;
 use crate::{
     locks::Mutex,
@@ -69,6 +73,12 @@ pub(crate) struct Lists {
     writers: AtomicUsize,
     /// The hash in the last record that was seen.
     seen: AtomicU64,
+    /// The catalogs of rows that are encoded to be read, which no data file has.
+    private: Slots<Catalog>,
+    /// The position of the last one.
+    private_at: AtomicUsize,
+    /// Counts the versions of all tables of the store.
+    generation: Arc<AtomicU64>,
     growing: Mutex<()>,
     source: OnceLock<Source>,
     exchange: OnceLock<Exchange>,
@@ -78,6 +88,8 @@ impl Default for Lists {
     fn default() -> Self {
         let versions = Slots::default();
         let first = versions.push(Catalog::new()).unwrap_or_default();
+        let private = Slots::default();
+        let private_at = AtomicUsize::new(private.push(Catalog::new()).unwrap_or_default());
         Self {
             versions,
             current: AtomicUsize::new(first),
@@ -86,6 +98,9 @@ impl Default for Lists {
             lineage: AtomicU64::new(0),
             writers: AtomicUsize::new(0),
             seen: AtomicU64::new(0),
+            private,
+            private_at,
+            generation: Arc::default(),
             growing: Mutex::default(),
             source: OnceLock::new(),
             exchange: OnceLock::new(),
@@ -94,6 +109,11 @@ impl Default for Lists {
 }
 
 impl Lists {
+    /// Creates lists that count their versions in `generation`.
+    fn counted(generation: Arc<AtomicU64>) -> Self {
+        Self { generation, ..Self::default() }
+    }
+
     /// Returns the current catalog.
     #[inline]
     pub(crate) fn catalog(&self) -> &Catalog {
@@ -108,9 +128,50 @@ impl Lists {
 
     #[inline]
     fn at(&self, position: &AtomicUsize) -> &Catalog {
-        static EMPTY: OnceLock<Catalog> = OnceLock::new();
-        let catalog = self.versions.get(position.load(Ordering::Acquire));
-        catalog.unwrap_or_else(|| EMPTY.get_or_init(Catalog::new))
+        self.versions.get(position.load(Ordering::Acquire)).unwrap_or_else(|| empty())
+    }
+
+    /// Returns the catalog of rows that were [encoded to be read](Lists::encode_private).
+    pub(crate) fn private_catalog(&self) -> &Catalog {
+        self.private.get(self.private_at.load(Ordering::Acquire)).unwrap_or_else(|| empty())
+    }
+
+    /// Appends the bytes of a value that is only read in this process, by the [private catalog](Lists::private_catalog), which
+    /// only grows. So reading neither claims a version nor writes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`encode`](Lists::encode).
+    pub(crate) fn encode_private<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        sorted: &'static [CollectionField],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        match self.private_catalog().encode_sorted(value, sorted, out) {
+            Err(error) if error.is_unrecorded() => {
+                let _growing = self.growing.lock();
+                let mut next = self.private_catalog().clone();
+                next.record_sorted(value, sorted, out)?;
+                match self.private.push(next) {
+                    Some(position) => self.private_at.store(position, Ordering::Release),
+                    None => return Err(rows::Error::from(rows::Reason::TooLarge).into()),
+                }
+                Ok(())
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// Whether the current catalog reads the rows of an earlier one.
+    pub(crate) fn is_later(&self, earlier: &Catalog) -> bool {
+        let current = self.catalog();
+        current.version() > earlier.version() && current.extends(earlier)
+    }
+
+    /// Whether a version is claimed.
+    pub(crate) fn has_claims(&self) -> bool {
+        self.version() != self.recorded()
     }
 
     /// Returns the version of the current catalog.
@@ -324,11 +385,11 @@ impl Lists {
     fn publish(&self, next: Catalog) -> bool {
         let Some(position) = self.versions.push(next) else { return false };
         self.current.store(position, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::AcqRel);
         true
     }
 
     /// Sets how versions are recorded on a server.
-    #[cfg(feature = "postgres")]
     pub(crate) fn set_exchange(&self, exchange: Exchange) {
         let _ = self.exchange.set(exchange);
     }
@@ -372,30 +433,31 @@ impl Lists {
             self.note_recorded(recorded.version());
             return Opened::Taken;
         }
-        if is_shard && !recorded.extends(self.catalog()) {
+        if is_shard && !recorded.extends(self.recorded_catalog()) {
             return Opened::Contradicted;
         }
         self.take(recorded);
         Opened::Taken
     }
 
-    /// Takes a catalog that a data file has, if it is later than the recorded one. Returns true if the current catalog has
-    /// changed.
+    /// Takes a catalog that a data file has, unless the recorded one extends it. Returns true if the current catalog has changed.
+    /// A table of another process can have the name of one that this process knew.
     pub(crate) fn take(&self, recorded: Catalog) -> bool {
         let _growing = self.growing.lock();
-        let (version, before) = (recorded.version(), self.recorded.load(Ordering::Acquire));
-        if version <= before {
+        let before = self.recorded_catalog();
+        if before.extends(&recorded) {
             return false;
         }
-        let is_claimed = self.version() > before;
-        if is_claimed && self.catalog().extends(&recorded) {
+        let version = recorded.version();
+        if self.catalog().extends(&recorded) {
             // Another transaction of this process has recorded it.
             self.set_recorded(version);
             return false;
         }
+        let is_lost = self.catalog() != before || !recorded.extends(before);
         // Before and after, so that a transaction that began in between and uses the claims is in another lineage too.
         let change_lineage = || {
-            if is_claimed {
+            if is_lost {
                 self.lineage.fetch_add(1, Ordering::AcqRel);
             }
         };
@@ -443,6 +505,11 @@ impl Lists {
         let catalog = self.catalog();
         (catalog.version(), record::encode(catalog))
     }
+}
+
+fn empty() -> &'static Catalog {
+    static EMPTY: OnceLock<Catalog> = OnceLock::new();
+    EMPTY.get_or_init(Catalog::new)
 }
 
 /// The claims that a transaction may use for the rows that it writes.

@@ -463,7 +463,7 @@ impl<'s> WriteTxn<'s> {
         let known = written.iter().position(|written| written.opened == table.opened);
         if known.is_none() {
             if outer.iter().all(|written| written.opened != table.opened)
-                && !table.is_as_declared(read.snapshot)
+                && (!table.is_as_declared(read.snapshot) || table.rows.lists.has_claims())
             {
                 check_record(&writer, table)?;
             }

@@ -1,0 +1,96 @@
+//! The records of lists: each commit of a data file writes those that the file lacks.
+//!
+//! So a file has the list of each of its rows, whatever wrote the row: a transaction, a load, a build, a move. A commit
+//! compares one number, unless a table has new lists.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use heed::RwTxn;
+
+use super::{
+    env::Engine,
+    journal::recorder::Recorder,
+    names::{CATALOG, Database},
+};
+use crate::model::{
+    error::{Error, Result},
+    lists::{LISTS, Lists, Registry, decode},
+};
+
+/// The records that a commit writes.
+#[derive(Default)]
+pub(super) struct Kept {
+    generation: u64,
+    recorded: Vec<(Arc<Lists>, u64)>,
+}
+
+impl Engine {
+    /// Uses the lists of a store.
+    pub(crate) fn use_lists(&self, lists: &Arc<Registry>) {
+        let _ = self.lists.set(Arc::clone(lists));
+    }
+
+    /// Writes the records that the data file lacks. With `all`, the file may have got another table.
+    ///
+    /// # Errors
+    ///
+    /// The errors of LMDB.
+    #[inline]
+    pub(super) fn keep_lists(
+        &self,
+        txn: &mut RwTxn<'_>,
+        catalog: Option<Database<'_>>,
+        recorder: &mut Recorder,
+        all: bool,
+    ) -> Result<Kept> {
+        let (Some(lists), Some(catalog)) = (self.lists.get(), catalog) else {
+            return Ok(Kept::default());
+        };
+        let generation = lists.generation();
+        if !all && generation == self.kept.load(Ordering::Acquire) {
+            return Ok(Kept { generation, recorded: Vec::new() });
+        }
+        self.keep_new(lists, generation, txn, (catalog, recorder))
+    }
+
+    #[cold]
+    fn keep_new(
+        &self,
+        lists: &Registry,
+        generation: u64,
+        txn: &mut RwTxn<'_>,
+        (catalog, recorder): (Database<'_>, &mut Recorder),
+    ) -> Result<Kept> {
+        let failed = |error| self.error(error);
+        let mut kept = Kept { generation, recorded: Vec::new() };
+        for (table, lists) in lists.all() {
+            let has_table = catalog.get(txn, table.as_bytes()).map_err(failed)?.is_some();
+            if !has_table || lists.version() == 0 {
+                continue;
+            }
+            let name = format!("{table}.{LISTS}");
+            let found = catalog.get(txn, name.as_bytes()).map_err(failed)?;
+            if let Some(found) = found.and_then(decode)
+                && !lists.is_later(&found)
+            {
+                // Another process has recorded others. A transaction that uses the claims has lost them.
+                lists.take(found);
+                continue;
+            }
+            let (version, record) = lists.record();
+            catalog.put(txn, name.as_bytes(), &record).map_err(failed)?;
+            recorder.put(CATALOG, name.as_bytes(), &record).map_err(failed)?;
+            kept.recorded.push((lists, version));
+        }
+        Ok(kept)
+    }
+
+    /// Notes that the records are in the data file.
+    #[inline]
+    pub(super) fn kept(&self, Kept { generation, recorded }: Kept) {
+        self.kept.store(generation, Ordering::Release);
+        for (lists, version) in recorded {
+            lists.note_recorded(version);
+        }
+    }
+}
