@@ -192,8 +192,7 @@ impl Inner {
             let _ = orders.set(Orders::after(last_change));
         }
         let readable = Readable::new(schema, (&tables, &readable), opened, &self.opened);
-        let table = Arc::new_cyclic(|this| OpenTable {
-            this: Weak::clone(this),
+        let table = Arc::new(OpenTable {
             schema,
             rows: rows.clone(),
             tables,

@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::sync::{
-    Arc, Weak,
+    Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -51,8 +51,6 @@ pub(crate) struct OpenTable {
     /// The number of rows that were read back as a test.
     pub(crate) tried: AtomicU64,
     pub(crate) shared: Arc<SharedTable>,
-    /// This table.
-    pub(crate) this: Weak<Self>,
     /// Other tables that stay open as long as this one: the tables in the shards, and the table of main rows.
     pub(crate) kept: List<Arc<Self>>,
 }

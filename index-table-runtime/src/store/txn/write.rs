@@ -11,7 +11,6 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use self::lists::WrittenTable;
 use super::ReadTxn;
 use crate::{
     engine::{CommitFailure, ReadRecords as _, Retry},
@@ -51,9 +50,9 @@ pub struct WriteTxn<'s> {
     guard: WriteGuard<'s>,
     read: ReadTxn<'s>,
     /// The tables whose records have been compared, with the writes to them.
-    written: Vec<WrittenTable>,
+    written: Vec<Written>,
     /// The written tables of the outer transaction.
-    outer: &'s [WrittenTable],
+    outer: &'s [Written],
     /// The table whose full queue refused a write in a [nested](WriteTxn::nested) transaction.
     refused: Option<&'static str>,
     /// LMDB's write transaction belongs to its thread.
@@ -139,7 +138,7 @@ impl<'s> WriteTxn<'s> {
         operation(self)
     }
 
-    fn with(guard: WriteGuard<'s>, read: ReadTxn<'s>, outer: &'s [WrittenTable]) -> Self {
+    fn with(guard: WriteGuard<'s>, read: ReadTxn<'s>, outer: &'s [Written]) -> Self {
         Self { guard, read, written: Vec::new(), outer, refused: None, not_send: PhantomData }
     }
 
@@ -220,7 +219,7 @@ impl<'s> WriteTxn<'s> {
             return self.nested_before_a_shard(body);
         }
         let Self { guard, read, written, .. } = self;
-        written.iter().try_for_each(|written| written.refuse_unfinished())?;
+        written.iter().try_for_each(Written::refuse_unfinished)?;
         let (store, opened, inner) = (read.store, read.opened, guard.store());
         let total = &read.session.total;
         let engine = read
@@ -237,13 +236,13 @@ impl<'s> WriteTxn<'s> {
             if !keeps {
                 return Ok(());
             }
-            more.iter().try_for_each(|written| written.refuse_unfinished())?;
+            more.iter().try_for_each(Written::refuse_unfinished)?;
             read.engine.commit(|| ())?;
             more
         };
         for more in more {
             match written.iter_mut().find(|written| written.opened == more.opened) {
-                Some(written) => written.add(more.written),
+                Some(written) => written.add(more),
                 None => written.push(more),
             }
         }
@@ -258,7 +257,7 @@ impl<'s> WriteTxn<'s> {
         body: impl FnOnce(&mut WriteTxn<'_>) -> bool,
     ) -> Result<()> {
         let kept = body(self);
-        let unfinished = self.written.iter().try_for_each(|written| written.refuse_unfinished());
+        let unfinished = self.written.iter().try_for_each(Written::refuse_unfinished);
         if kept && unfinished.is_ok() {
             return Ok(());
         }
@@ -305,7 +304,7 @@ impl<'s> WriteTxn<'s> {
         if self.is_autocommit() {
             return Ok(());
         }
-        let unfinished = self.written.iter().try_for_each(|written| written.refuse_unfinished());
+        let unfinished = self.written.iter().try_for_each(Written::refuse_unfinished);
         unfinished.map_err(CommitFailure::Failed)?;
         let recorded = self.record_lists()?;
         let Self { guard, read, mut written, .. } = self;
@@ -316,23 +315,21 @@ impl<'s> WriteTxn<'s> {
         let begun = begin_commit(stamp.number());
         // The events are delivered while no other thread can commit, so that they are in the order of the commits.
         read.engine.commit(|| {
-            for Written { tally, watched, shared, .. } in
-                written.iter_mut().map(|it| &mut it.written)
-            {
+            for Written { tally, watched, shared, .. } in &mut written {
                 watched.deliver(&shared.watchers, &number, tally.row_count(), &mut wakers);
             }
         })?;
         lists::note(recorded);
-        if written.iter().any(|written| written.has_left()) {
+        if written.iter().any(Written::has_left) {
             store.signals.notify();
         }
-        if written.iter().any(|written| written.tally.row_count() > 0) {
+        if written.iter().any(|Written { tally, .. }| tally.row_count() > 0) {
             store.requests.write();
             if begun != 0 {
                 store.commits.end(begun);
             }
         }
-        for Written { tally, shared, .. } in written.iter().map(|it| &it.written) {
+        for Written { tally, shared, .. } in &written {
             shared.usage.add(tally);
             // A transaction without changes is not a commit, and another transaction gets the number.
             if tally.row_count() > 0 {
@@ -473,11 +470,7 @@ impl<'s> WriteTxn<'s> {
             let plan = table.maintenance_plan(writer.reader(), read.opened)?;
             let (watched, unfinished) = (Watched::new(&shared.watchers), false);
             let opened = table.opened;
-            let new = Written { opened, tally, plan, watched, unfinished, shared, lineage };
-            written.push(WrittenTable {
-                written: new,
-                table: table.this.upgrade().ok_or_else(wrong_store)?,
-            });
+            written.push(Written { opened, tally, plan, watched, unfinished, shared, lineage });
         }
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, guard.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))

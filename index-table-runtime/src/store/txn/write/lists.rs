@@ -1,10 +1,7 @@
 //! Recording lists: a transaction that writes a table leaves the current lists of the table in each data file that it
 //! writes.
 
-use std::{
-    ops::{Deref, DerefMut},
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use super::WriteTxn;
 use crate::{
@@ -21,27 +18,6 @@ use crate::{
 /// The lists that a commit records, each with its version.
 pub(super) type Recorded = Vec<(Arc<OpenTable>, u64)>;
 
-/// A table that the transaction writes.
-pub(super) struct WrittenTable {
-    pub(super) written: Written,
-    /// The table, which stays open until the commit records its lists.
-    pub(super) table: Arc<OpenTable>,
-}
-
-impl Deref for WrittenTable {
-    type Target = Written;
-
-    fn deref(&self) -> &Written {
-        &self.written
-    }
-}
-
-impl DerefMut for WrittenTable {
-    fn deref_mut(&mut self) -> &mut Written {
-        &mut self.written
-    }
-}
-
 impl WriteTxn<'_> {
     /// Writes the records of lists that the written data files lack. Before the commit, because rows of the transaction may
     /// be of these lists.
@@ -51,7 +27,7 @@ impl WriteTxn<'_> {
     /// [`CommitFailure::Conflict`] if another client has recorded other lists since the transaction began.
     #[inline]
     pub(super) fn record_lists(&mut self) -> Result<Recorded, CommitFailure> {
-        if self.written.iter().all(|written| written.has_lists()) {
+        if self.written.iter().all(Written::has_lists) {
             return Ok(Recorded::new());
         }
         self.record_new_lists()
@@ -59,19 +35,19 @@ impl WriteTxn<'_> {
 
     #[cold]
     fn record_new_lists(&mut self) -> Result<Recorded, CommitFailure> {
-        // In a forked process, the locks of the lists may be held by a thread that does not exist.
-        self.guard.store().engines.refuse_forked().map_err(CommitFailure::Failed)?;
         let mut recorded = Recorded::new();
         for at in 0..self.written.len() {
             let Some(written) = self.written.get(at).filter(|it| !it.has_lists()) else { continue };
             let name = written.shared.usage.schema.name;
-            let table = Arc::clone(&written.table);
+            let gone =
+                || CommitFailure::Failed(Error::internal("a written table that is not open"));
+            let table = self.guard.store().table(name).ok_or_else(gone)?;
             let parts = self.parts_of(&table);
             for (part, shard) in parts {
                 self.record_lists_of(&table, &part, shard, &mut recorded)
                     .map_err(CommitFailure::Failed)?;
             }
-            if self.written.get(at).is_some_and(|written| written.has_lost_lists()) {
+            if self.written.get(at).is_some_and(Written::has_lost_lists) {
                 return Err(CommitFailure::Conflict(Error::TransactionFailed {
                     reason: format!(
                         "another process has recorded other fields of the rows of table `{name}`; run it again"
