@@ -1,7 +1,11 @@
 //! Rows with attributes of serde inside their types. A row that serde can write but not read back is refused when it is written.
 
+#[path = "support/data_files.rs"]
+mod data_files;
+
 use std::net::IpAddr;
 
+use data_files::{Kind, on_each_kind};
 use index_table::{Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
@@ -193,5 +197,33 @@ fn keys_are_decoded_unchanged() -> TestResult {
     let result = small.insert(&mut txn, &Small { id: 2, town: "Rome".into() });
     assert!(matches!(result, Err(Error::Codec { table: "small", .. })), "{result:?}");
     assert_eq!(small.by_town(&txn).rows().count(), 1);
+    Ok(())
+}
+
+on_each_kind!(a_repository_can_be_dropped_before_the_commit_of_its_first_rows);
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(shard_by = id, shard_map = "ids")]
+struct Spread {
+    #[primary_key]
+    id: u32,
+    text: String,
+}
+
+/// The commit records the names of the fields of these rows.
+fn a_repository_can_be_dropped_before_the_commit_of_its_first_rows(kind: Kind) -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let rows = [5, 15, 25].map(|id| Spread { id, text: "text".into() });
+    for store in [kind.store("ids").open(dir.path())?, Store::in_memory()] {
+        let table = SpreadRepository::open(&store)?;
+        let mut txn = store.write()?;
+        rows.iter().try_for_each(|row| table.insert(&mut txn, row))?;
+        drop(table);
+        txn.commit()?;
+    }
+    let store = kind.store("ids").open(dir.path())?;
+    let table = SpreadRepository::open(&store)?;
+    let txn = store.read()?;
+    assert_eq!(table.all(&txn).rows().collect::<Result<Vec<_>, _>>()?, rows);
     Ok(())
 }

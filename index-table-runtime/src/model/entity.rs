@@ -10,6 +10,7 @@ use crate::model::{
     error::EncodeError,
     expiry::Expiry,
     key::{DecodeError, Key, KeyBuf},
+    lists::Lists,
     maintain::EntryBuffer,
     reference::ReferenceSchema,
     revision::Revision,
@@ -63,8 +64,8 @@ impl<R: Serialize> RowFormat<R> {
     /// [`EncodeError`] when its `Serialize` fails.
     #[inline]
     pub fn encode(row: &R, out: RowOutput<'_>) -> Result<(), EncodeError> {
-        let RowOutput { lists, bytes } = out;
-        lists.encode(row, bytes)
+        let RowOutput { lists, is_private, bytes } = out;
+        if is_private { lists.encode_private(row, &[], bytes) } else { lists.encode(row, bytes) }
     }
 }
 
@@ -75,8 +76,9 @@ impl<R: Serialize + Entity> RowFormat<R> {
     ///
     /// [`EncodeError`] when its `Serialize` fails.
     pub fn encode_sorted(row: &R, out: RowOutput<'_>) -> Result<(), EncodeError> {
-        let RowOutput { lists, bytes } = out;
-        lists.encode_sorted(row, R::COLLECTIONS, bytes)
+        let RowOutput { lists, is_private, bytes } = out;
+        let encode = if is_private { Lists::encode_private } else { Lists::encode_sorted };
+        encode(lists, row, R::COLLECTIONS, bytes)
     }
 }
 

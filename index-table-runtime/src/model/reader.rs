@@ -86,8 +86,8 @@ impl<'txn> EntryReader<'txn> {
         decode: &mut impl FnMut(Self) -> Result<T, DecodeError>,
     ) -> Result<T, DecodeError> {
         let EntryContext { lists, unescaped, body } = context;
-        let data = body.renewed(lists, entry.data, unescaped)?;
-        decode(Self::new(ShortEntry { data, ..entry }, Form::FullEntry, context)?)
+        let fields = Some(body.renewed(lists, entry.data, unescaped)?);
+        decode(Self { fields, ..Self::new(entry, Form::Entry, context)? })
     }
 
     #[inline]

@@ -29,6 +29,8 @@ pub struct RowBody<'r> {
 /// The buffer for the bytes of a struct, with the lists of its table.
 pub struct RowOutput<'r> {
     pub(crate) lists: &'r Lists,
+    /// Whether the bytes are only read, by [`Lists::private_catalog`].
+    pub(crate) is_private: bool,
     pub(crate) bytes: &'r mut Vec<u8>,
 }
 
@@ -58,7 +60,7 @@ pub(crate) fn encode<R: Entity>(
     if R::TABLE.version != 1 {
         push_number(VERSION.saturating_add(R::TABLE.version), out);
     }
-    let encoded = row.encode(RowOutput { lists, bytes: out });
+    let encoded = row.encode(RowOutput { lists, is_private: false, bytes: out });
     if encoded.is_err() {
         out.truncate(start);
     }
@@ -107,10 +109,7 @@ pub(crate) fn view<'t, R: Viewed>(
 ) -> Result<R::View<'t>, DecodeError> {
     let body = const { Body::of::<R>() };
     match view_of::<R>(body.fields(lists, bytes, unescaped)?) {
-        Err(DecodeError::Missing(_)) => {
-            let bytes = body.renewed(lists, bytes, unescaped)?;
-            view_of::<R>(body.fields(lists, bytes, unescaped)?)
-        }
+        Err(DecodeError::Missing(_)) => view_of::<R>(body.renewed(lists, bytes, unescaped)?),
         outcome => outcome,
     }
 }
@@ -133,13 +132,13 @@ pub(crate) struct Body {
     renew: Renew,
 }
 
-/// [`renew`]
+/// [`renew_to_read`]
 type Renew = fn(&Lists, &[u8]) -> Result<Vec<u8>, DecodeError>;
 
 impl Body {
     #[inline]
     pub(crate) const fn of<R: Entity>() -> Self {
-        Self { version: R::TABLE.version, renew: renew::<R> }
+        Self { version: R::TABLE.version, renew: renew_to_read::<R> }
     }
 
     /// Returns the fields of a row. For a row of an older version, `unescaped` stores the converted bytes.
@@ -150,31 +149,34 @@ impl Body {
         bytes: &'t [u8],
         unescaped: &'t Unescaped,
     ) -> Result<Fields<'t, 't>, DecodeError> {
-        let body = match body(bytes, self.version) {
-            Ok(body) => body,
-            Err(DecodeError::Version { .. }) => {
-                body(self.renewed(lists, bytes, unescaped)?, self.version)?
-            }
-            Err(error) => return Err(error),
-        };
-        lists.fields(body).map_err(DecodeError::Fields)
+        match body(bytes, self.version) {
+            Ok(body) => lists.fields(body).map_err(DecodeError::Fields),
+            Err(DecodeError::Version { .. }) => self.renewed(lists, bytes, unescaped),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Returns the bytes of a row as its type would be written now.
+    /// Returns the fields of a row as its type would be written now.
     #[cold]
     pub(crate) fn renewed<'t>(
         self,
-        lists: &Lists,
+        lists: &'t Lists,
         bytes: &[u8],
         unescaped: &'t Unescaped,
-    ) -> Result<&'t [u8], DecodeError> {
-        Ok(unescaped.keep((self.renew)(lists, bytes)?))
+    ) -> Result<Fields<'t, 't>, DecodeError> {
+        let body = unescaped.keep((self.renew)(lists, bytes)?);
+        lists.private_catalog().fields(body).map_err(DecodeError::Fields)
     }
 }
 
 /// Returns the bytes of a row of any version and list in the current version, with the current lists.
 pub(crate) fn renew<R: Entity>(lists: &Lists, bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     decode(lists, bytes).and_then(|row: R| encoded(lists, &row))
+}
+
+/// Returns the struct of a row of any version and list, to be read by [`Lists::private_catalog`].
+fn renew_to_read<R: Entity>(lists: &Lists, bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    decode(lists, bytes).and_then(|row: R| encoded_to_read(lists, &row))
 }
 
 /// Whether a stored row of the current version equals `new`, though its bytes differ: it has older lists.
@@ -187,6 +189,13 @@ pub(crate) fn is_same<R: Entity>(lists: &Lists, stored: &[u8], new: &[u8]) -> bo
 pub(crate) fn has_same_list(version: u32, row: &[u8], other: &[u8]) -> bool {
     let list = |bytes| body(bytes, version).and_then(number).map(|(list, _)| list);
     list(row).is_ok_and(|own| list(other) == Ok(own))
+}
+
+fn encoded_to_read<R: Entity>(lists: &Lists, row: &R) -> Result<Vec<u8>, DecodeError> {
+    let mut bytes = Vec::new();
+    row.encode(RowOutput { lists, is_private: true, bytes: &mut bytes })
+        .map_err(|error| DecodeError::Again(error.to_string().into()))?;
+    Ok(bytes)
 }
 
 fn encoded<R: Entity>(lists: &Lists, row: &R) -> Result<Vec<u8>, DecodeError> {

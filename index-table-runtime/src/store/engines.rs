@@ -100,6 +100,9 @@ impl Shards {
         stores: impl IntoIterator<Item = Arc<Inner>>,
         lists: Arc<TableLists>,
     ) -> Self {
+        if let Some(manager) = placement.weak_manager() {
+            lists.set_manager(manager);
+        }
         let shards = Self { placement, stores: List::default(), lists };
         stores.into_iter().for_each(|store| shards.keep_store(&store));
         shards

@@ -90,8 +90,6 @@ pub(crate) struct Declared {
     pub(crate) last_change: u64,
     /// Other tables that stay open as long as this one.
     pub(crate) kept: Vec<Arc<OpenTable>>,
-    /// The version of the lists that the data file has.
-    pub(crate) recorded: u64,
 }
 
 /// A new record of a referenced table.
@@ -174,7 +172,7 @@ impl Inner {
             return Ok(used);
         }
         let (tables, declared) = open(&self.engines)?;
-        let Declared { record, readable, renewed, last_change, kept, recorded } = declared;
+        let Declared { record, readable, renewed, last_change, kept } = declared;
         if self.limit.when_full == WhenFull::Disable && schema.has_eventual() && tables.are_split()
         {
             let what = "`WhenFull::Disable`, for a table with rows in several shards and an eventual index";
@@ -187,7 +185,6 @@ impl Inner {
             None => 0,
         };
         let orders = OnceLock::new();
-        let is_split = self.engines.several().is_some();
         if self.engines.several().is_some() {
             let _ = orders.set(Orders::after(last_change));
         }
@@ -207,9 +204,6 @@ impl Inner {
                 as_declared: AtomicU64::new(0),
                 archive: Mutex::default(),
                 orders,
-                lists: Arc::clone(&rows.lists),
-                recorded: AtomicU64::new(recorded),
-                is_split,
             }),
             store: self.id,
             opened,

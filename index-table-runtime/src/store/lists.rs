@@ -1,9 +1,6 @@
 //! The lists of the tables of a store. All data files of a store share them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock, Weak},
-};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::Store;
 use crate::{
@@ -11,19 +8,29 @@ use crate::{
     locks::Mutex,
     model::{
         error::Result,
-        lists::{LISTS, Lists},
+        lists::{LISTS, Lists, Registry},
         row_vtable::{RowVtable, TableRows},
     },
+    placement::shards::Manager,
 };
 
-/// The lists by the names of their tables.
+/// The lists, and where they are recorded.
+///
+/// A version of a store with several data files is recorded by the shard map manager before a row has it, because a number
+/// must mean the same list in all files, also in those that are not open. A server has it in a record of its own. A store
+/// with one data file has claims, which the commit records.
 #[derive(Default)]
 pub(crate) struct TableLists {
-    tables: Mutex<BTreeMap<&'static str, Arc<Lists>>>,
-    /// The data files.
-    engines: Arc<Mutex<Vec<Weak<engine::Engine>>>>,
+    registry: Arc<Registry>,
+    places: Arc<Places>,
     /// The lists of the store, if this is one of its shards.
     of_store: OnceLock<Arc<Self>>,
+}
+
+#[derive(Default)]
+struct Places {
+    engines: Mutex<Vec<Weak<engine::Engine>>>,
+    manager: OnceLock<Weak<Manager>>,
 }
 
 impl TableLists {
@@ -32,12 +39,19 @@ impl TableLists {
         let _ = self.of_store.set(Arc::clone(of_store));
     }
 
-    /// Adds a data file, from which lists can be read again.
+    /// Records versions with this shard map manager from now on.
+    pub(super) fn set_manager(&self, manager: Weak<Manager>) {
+        let _ = self.places.manager.set(manager);
+    }
+
+    /// Adds a data file, which gets the records of lists, and from which they can be read again.
     fn add(&self, engine: &Arc<engine::Engine>) {
         if let Some(of_store) = self.of_store.get() {
-            return of_store.add(engine);
+            of_store.add(engine);
+            return;
         }
-        let mut engines = self.engines.lock();
+        engine.use_lists(&self.registry);
+        let mut engines = self.places.engines.lock();
         engines.retain(|own| own.strong_count() > 0);
         if !engines.iter().any(|own| own.as_ptr() == Arc::as_ptr(engine)) {
             engines.push(Arc::downgrade(engine));
@@ -49,26 +63,48 @@ impl TableLists {
         if let Some(of_store) = self.of_store.get() {
             return of_store.of(table);
         }
-        let mut tables = self.tables.lock();
-        let lists = tables.entry(table).or_insert_with(|| {
-            let lists = Lists::default();
-            let engines = Arc::clone(&self.engines);
-            #[cfg(feature = "postgres")]
-            lists.set_exchange({
-                let engines = Arc::clone(&engines);
-                Box::new(move |before, after| {
-                    let engine = engines.lock().first().and_then(Weak::upgrade);
-                    let engine = engine.as_deref().and_then(engine::Engine::postgres);
-                    engine.map(|it| it.exchange_record((table, LISTS), before, after))
-                })
-            });
-            lists.set_source(Box::new(move || {
-                let engines: Vec<_> = engines.lock().iter().filter_map(Weak::upgrade).collect();
-                engines.iter().filter_map(|engine| record(engine, table)).collect()
+        let lists = self.registry.of(table, |lists| {
+            let places = Arc::clone(&self.places);
+            lists.set_exchange(Box::new(move |before, after| {
+                places.exchange(table, before, after).transpose()
             }));
-            Arc::new(lists)
+            let places = Arc::clone(&self.places);
+            lists.set_source(Box::new(move || places.records(table)));
         });
-        Arc::clone(lists)
+        if lists.version() == 0 && self.places.manager.get().is_some() {
+            lists.refresh();
+        }
+        lists
+    }
+}
+
+impl Places {
+    fn engines(&self) -> Vec<Arc<engine::Engine>> {
+        self.engines.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Replaces the record of a table's lists. `None` if its versions are claimed.
+    fn exchange(&self, table: &str, before: Option<&[u8]>, after: &[u8]) -> Result<Option<bool>> {
+        if let Some(manager) = self.manager.get().and_then(Weak::upgrade) {
+            return manager.exchange_lists(table, before, after).map(Some);
+        }
+        let engines = self.engines();
+        let Some(engine) = engines.first() else { return Ok(None) };
+        #[cfg(feature = "postgres")]
+        if let Some(engine) = engine.postgres() {
+            return engine.exchange_record((table, LISTS), before, after).map(Some);
+        }
+        // Nothing outlives a store in memory.
+        Ok(engine.is_in_memory().then_some(true))
+    }
+
+    /// Reads the records of a table's lists, as far as that is possible.
+    fn records(&self, table: &str) -> Vec<Vec<u8>> {
+        let manager = self.manager.get().and_then(Weak::upgrade);
+        let known = manager.and_then(|manager| manager.lists(table).ok().flatten());
+        let in_files = self.engines();
+        let in_files = in_files.iter().filter_map(|engine| record(engine, table));
+        known.into_iter().chain(in_files).collect()
     }
 }
 
@@ -88,14 +124,14 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Forked`](crate::Error::Forked)
+    /// [`Error::Forked`](crate::Error::Forked): a thread of the parent can hold the locks of the lists.
     pub(crate) fn rows_of(&self, rows: &'static RowVtable) -> Result<TableRows> {
-        // In a forked process, the lock below may be held by a thread that does not exist.
         self.inner.engines.refuse_forked()?;
+        self.note_data_file();
         Ok(TableRows::new(rows, self.inner.lists.of(rows.schema.name)))
     }
 
-    /// Notes that a table is opened in the only data file of this store.
+    /// Notes the only data file of this store.
     pub(crate) fn note_data_file(&self) {
         if let Some(engine) = self.inner.engines.one() {
             self.inner.lists.add(engine);

@@ -83,8 +83,8 @@ pub(super) fn open_with(
     part: Option<ShardPart>,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
-    let global = global(rows, part);
     store.note_data_file();
+    let global = global(rows, part);
     if store.inner.engines.is_read_only() {
         let open = if online { read_only::find } else { read_only::open };
         let is_shard = part.is_some();
@@ -225,7 +225,7 @@ fn prepare(
 ) -> Result<Declared> {
     let ShardPart { origin, has_main_rows_elsewhere, .. } = part.unwrap_or_default();
     let (schema, table) = (rows.schema, rows.schema.name);
-    let lists = lists::open(rows, writer, part.is_some())?;
+    lists::open(rows, writer, part.is_some())?;
     let declared = TableRecord::of(schema, |index| writer.layout(index));
     let declared = declared.with_global(global(rows, part)).with_aggregates(rows.aggregates);
     let declared = declared.with_references(schema, rows.references);
@@ -324,7 +324,7 @@ fn prepare(
     if writer.reader().record("")? != Some(record.as_slice()) {
         writer.put_record("", &record)?;
     }
-    Ok(Declared { record, readable, renewed, recorded: lists, ..Declared::default() })
+    Ok(Declared { record, readable, renewed, ..Declared::default() })
 }
 
 /// Returns the number of rows. If the engine does not store it, rows above [`SMALL`] are not counted.

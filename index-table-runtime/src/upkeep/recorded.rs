@@ -112,9 +112,8 @@ pub(super) fn find(
             let state = format!("{}.{part}", schema.name);
             !records.iter().any(|(name, _)| is_index(part) && *name == state)
         });
-        let recorded = super::lists::find(rows, &records, is_shard)?;
+        super::lists::find(rows, &records, is_shard)?;
         let declared = Declared {
-            recorded,
             record: described.encode(schema.name)?,
             readable: readable.collect(),
             ..Declared::default()

@@ -204,7 +204,7 @@ pub(super) fn open_in_all(
     };
     let readable = rows.schema.positions().map(|index| !unreadable.contains(&index));
     let (readable, renewed) = (readable.collect(), Vec::new());
-    Ok((tables, Declared { record, readable, renewed, last_change, kept, recorded: 0 }))
+    Ok((tables, Declared { record, readable, renewed, last_change, kept }))
 }
 
 /// Completes a table in the shards that come from elsewhere.

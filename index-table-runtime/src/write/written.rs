@@ -1,9 +1,6 @@
 //! The state of a write transaction for each table that it writes.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, OnceLock, atomic::AtomicU64};
 
 use super::{
     changes::Orders,
@@ -15,7 +12,7 @@ use crate::{
     locks::{Mutex, MutexGuard},
     model::{
         error::{Error, Result},
-        lists::{Lineage, Lists},
+        lists::Lineage,
         maintain::Image,
     },
     usage::{RowWrite, TableCounters, Tally},
@@ -34,11 +31,6 @@ pub(crate) struct SharedTable {
     pub(crate) archive: Mutex<Option<Archive>>,
     /// The places of the table's changes in the order of all shards; empty in a store without shards.
     pub(crate) orders: OnceLock<Orders>,
-    pub(crate) lists: Arc<Lists>,
-    /// The version of the lists that the data file has; in several data files, that all of them have.
-    pub(crate) recorded: AtomicU64,
-    /// Whether the table is in several data files.
-    pub(crate) is_split: bool,
 }
 
 /// A function that gets the bytes of rows before they are deleted.
@@ -69,21 +61,6 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// Whether the data files have all lists of the table.
-    #[inline]
-    pub(crate) fn has_lists(&self) -> bool {
-        let (version, shared) = (self.shared.lists.version(), &self.shared);
-        let recorded = shared.recorded.load(Ordering::Acquire);
-        (version <= recorded || !shared.is_split && version <= shared.lists.recorded())
-            && !self.has_lost_lists()
-    }
-
-    /// Whether rows of the transaction may be of lists that were lost.
-    #[inline]
-    pub(crate) fn has_lost_lists(&self) -> bool {
-        self.lineage.is_lost()
-    }
-
     /// Records a written row, which replaces `old`.
     pub(crate) fn row(&mut self, kind: RowWrite, old: Option<&Image>, new: Option<&Image>) {
         self.tally.row(kind);

@@ -7,6 +7,7 @@ mod writer;
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -22,6 +23,7 @@ use crate::{
     },
     model::{
         error::{Error, Result},
+        lists::Registry,
         reference::Referrer,
         schema::{IndexSchema, Parts, Source, TableSchema, renamed_to},
         shard::ShardNumber,
@@ -206,6 +208,24 @@ impl Engine {
             Self::Memory(_) => "memory".into(),
             #[cfg(feature = "postgres")]
             Self::Postgres(engine) => engine.location(),
+        }
+    }
+
+    /// Uses the lists of a store. Each commit of a data file then writes the records of lists that the file lacks.
+    pub(crate) fn use_lists(&self, lists: &Arc<Registry>) {
+        if let Some(engine) = self.lmdb() {
+            engine.use_lists(lists);
+        }
+    }
+
+    /// Whether the store is in memory.
+    pub(crate) const fn is_in_memory(&self) -> bool {
+        match self {
+            Self::Lmdb(_) => false,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => true,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => false,
         }
     }
 

@@ -8,6 +8,7 @@ use super::{
     env::Engine,
     gate::Kind,
     journal::changes::Operation,
+    keep::Kept,
     named::Named,
     names::{CATALOG, Database, Env},
     renamed::stored,

@@ -5,8 +5,8 @@ use std::{
     mem,
     path::{Path, PathBuf},
     sync::{
-        OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -23,7 +23,10 @@ use super::{
 use crate::{
     engine::latest::Latest,
     locks::{Mutex, fork, rank},
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        lists::Registry,
+    },
 };
 
 /// An open environment. Its path is canonical.

@@ -13,7 +13,7 @@ use super::{
     names::{CATALOG, Database},
 };
 use crate::model::{
-    error::{Error, Result},
+    error::Result,
     lists::{LISTS, Lists, Registry, decode},
 };
 

@@ -38,6 +38,7 @@ mod growth;
 mod handle;
 pub(crate) mod journal;
 mod journalled;
+mod keep;
 mod layout;
 mod lock;
 mod named;

@@ -10,7 +10,7 @@ use std::{
     path::Path,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize},
     },
     thread,
     time::{Duration, Instant},
@@ -261,6 +261,8 @@ impl Engine {
             journal: Latest::new(),
             was_left: false,
             growth: Growth::Known,
+            lists: OnceLock::new(),
+            kept: AtomicU64::new(0),
             is_joining: AtomicBool::new(false),
         };
         // The slots of ended processes would prevent the reuse of pages. A journal that is about to start

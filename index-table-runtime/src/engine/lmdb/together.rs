@@ -16,6 +16,7 @@ use super::{
         recorder::{Record, Recorded, Recorder},
         weaken,
     },
+    keep::Kept,
     process::{self, Space},
     turn::Turn,
     txn::Txn,

@@ -24,11 +24,11 @@ use std::sync::{
 use index_table_rows::{self as rows, Catalog, CollectionField, Fields};
 use serde::{Serialize, de::DeserializeOwned};
 
+use self::slots::Slots;
 pub(crate) use self::{
     record::{LISTS, decode},
     registry::Registry,
 };
-use self::slots::Slots;
 use crate::{
     locks::Mutex,
     model::error::{EncodeError, Error},

@@ -347,7 +347,7 @@ impl EntryBuffer {
         }
         self.data.truncate(start);
         let mut bytes = Vec::new();
-        row.encode(RowOutput { lists, bytes: &mut bytes })?;
+        row.encode(RowOutput { lists, is_private: false, bytes: &mut bytes })?;
         lists.copy_fields(&bytes, true, included, &mut self.data)?;
         Ok(())
     }

@@ -8,7 +8,7 @@ mod value;
 use index_table_rows::Fields;
 
 use self::value::Value;
-use super::{body, decode_unchecked, encoded, header};
+use super::{decode_unchecked, encoded_to_read, header};
 use crate::model::{entity::Entity, key::DecodeError, lists::Lists, schema::TableSchema};
 
 /// Checks that the conversion of a row of an older version keeps the values of unchanged fields.
@@ -35,9 +35,9 @@ pub(super) fn check_converted<R: Entity>(
     version: u32,
     older: &[u8],
 ) -> Result<(), DecodeError> {
-    let new = encoded(lists, row)?;
-    let new = body(&new, R::TABLE.version)?;
-    let (Ok(mut old), Ok(mut new)) = (lists.fields(older), lists.fields(new)) else {
+    let new = encoded_to_read(lists, row)?;
+    let new = lists.private_catalog().fields(&new);
+    let (Ok(mut old), Ok(mut new)) = (lists.fields(older), new) else {
         // The rows are no structs, so their fields can't be compared.
         return Ok(());
     };

@@ -44,7 +44,7 @@ impl Engine {
             return Ok(());
         }
         let recorded = self.manager.as_ref().filter(|_| self.is_read_only());
-        let recorded = recorded.map(super::Manager::read).transpose()?.flatten();
+        let recorded = recorded.map(|manager| manager.read()).transpose()?.flatten();
         let map = match recorded.and_then(|mut records| records.maps.remove(name)) {
             Some(map) => map,
             None => map()?,

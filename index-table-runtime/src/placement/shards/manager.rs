@@ -7,6 +7,7 @@
 //! bytes: a byte with the version, and the postcard encoding of the struct.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet, hash_map::RandomState},
     fs::File,
     hash::BuildHasher as _,
@@ -57,6 +58,8 @@ const SHARDS: &[u8] = b"shard.";
 const MAPS: &[u8] = b"map.";
 const PLACES: &[u8] = b"place.";
 const TABLES: &[u8] = b"table.";
+/// The lists of the rows of a table.
+const LISTS: &[u8] = b"lists.";
 
 /// The option in the record of a shard until the commit is confirmed that removes, detaches or attaches the shard. Other releases
 /// ignore it.
@@ -302,9 +305,39 @@ impl Manager {
     pub(crate) fn write(&self, records: &ManagerRecords) -> Result<()> {
         let records = encoded(records)?;
         self.update(&|all| {
-            all.clone_from(&records);
+            all.retain(|(key, _)| key.starts_with(LISTS));
+            all.extend_from_slice(&records);
             Ok(())
         })
+    }
+
+    /// Returns the record of the lists of a table.
+    pub(crate) fn lists(&self, table: &str) -> Result<Option<Vec<u8>>> {
+        let own = [LISTS, table.as_bytes()].concat();
+        let records = read(&self.engine, &MANAGER)?;
+        Ok(records.into_iter().find(|(key, _)| *key == own).map(|(_, record)| record))
+    }
+
+    /// Replaces the record of the lists of a table, if it is `before` or missing. Returns false if it is not.
+    pub(crate) fn exchange_lists(
+        &self,
+        table: &str,
+        before: Option<&[u8]>,
+        after: &[u8],
+    ) -> Result<bool> {
+        let own = [LISTS, table.as_bytes()].concat();
+        let is_expected = Cell::new(false);
+        self.update(&|all| {
+            let found = all.iter().position(|(key, _)| *key == own);
+            let record = found.and_then(|at| all.get(at)).map(|(_, record)| record.as_slice());
+            is_expected.set(record.is_none() || record == before);
+            if is_expected.get() {
+                all.retain(|(key, _)| *key != own);
+                all.push((own.clone(), after.to_vec()));
+            }
+            Ok(())
+        })?;
+        Ok(is_expected.get())
     }
 
     /// Changes the record of a shard.

@@ -78,7 +78,7 @@ use std::{
     path::PathBuf,
     ptr,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
@@ -238,7 +238,7 @@ pub(crate) struct Engine {
     tables: Mutex<BTreeMap<String, TableRecord>, rank::Locations>,
     directory: Option<PathBuf>,
     /// The shard map manager; `None` for a store in memory.
-    manager: Option<Manager>,
+    manager: Option<Arc<Manager>>,
     /// A promotion makes a follower writable.
     read_only: AtomicBool,
     /// The original of a follower has a shard that this follower can't add.
@@ -294,7 +294,7 @@ impl Engine {
             places: RwLock::new(places),
             tables,
             directory,
-            manager,
+            manager: manager.map(Arc::new),
             read_only: AtomicBool::new(read_only),
             lacks_shard: AtomicBool::new(false),
             any_map,
@@ -474,8 +474,13 @@ impl Engine {
     }
 
     /// Returns the shard map manager, or `None` for a store in memory.
-    pub(crate) const fn manager(&self) -> Option<&Manager> {
-        self.manager.as_ref()
+    pub(crate) fn manager(&self) -> Option<&Manager> {
+        self.manager.as_deref()
+    }
+
+    /// Returns the shard map manager for the lists of the tables.
+    pub(crate) fn weak_manager(&self) -> Option<Weak<Manager>> {
+        self.manager.as_ref().map(Arc::downgrade)
     }
 
     /// Returns all shards with their numbers, in order. Some may no longer belong to the store.

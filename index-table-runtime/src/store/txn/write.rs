@@ -1,7 +1,6 @@
 //! Write transactions.
 
 mod each;
-mod lists;
 
 use std::{
     fmt,
@@ -298,15 +297,28 @@ impl<'s> WriteTxn<'s> {
         self.try_commit().map_err(Error::from)
     }
 
+    /// Fails if rows of the transaction may be of lists that were lost.
+    fn refuse_lost_lists(&self) -> Result<(), CommitFailure> {
+        let Some(lost) = self.written.iter().find(|written| written.lineage.is_lost()) else {
+            return Ok(());
+        };
+        let table = lost.shared.usage.schema.name;
+        Err(CommitFailure::Conflict(Error::TransactionFailed {
+            reason: format!(
+                "another process has recorded other fields of the rows of table `{table}`; run it again"
+            ),
+        }))
+    }
+
     /// [`commit`](WriteTxn::commit), with an error that states whether the commit may have been applied.
-    pub(crate) fn try_commit(mut self) -> Result<(), CommitFailure> {
+    pub(crate) fn try_commit(self) -> Result<(), CommitFailure> {
         span!(DEBUG, "commit");
         if self.is_autocommit() {
             return Ok(());
         }
         let unfinished = self.written.iter().try_for_each(Written::refuse_unfinished);
         unfinished.map_err(CommitFailure::Failed)?;
-        let recorded = self.record_lists()?;
+        self.refuse_lost_lists()?;
         let Self { guard, read, mut written, .. } = self;
         let store = guard.store();
         drop(guard);
@@ -319,7 +331,6 @@ impl<'s> WriteTxn<'s> {
                 watched.deliver(&shared.watchers, &number, tally.row_count(), &mut wakers);
             }
         })?;
-        lists::note(recorded);
         if written.iter().any(Written::has_left) {
             store.signals.notify();
         }
