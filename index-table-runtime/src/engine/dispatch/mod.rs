@@ -213,8 +213,12 @@ impl Engine {
 
     /// Uses the lists of a store. Each commit of a data file then writes the records of lists that the file lacks.
     pub(crate) fn use_lists(&self, lists: &Arc<Registry>) {
-        if let Some(engine) = self.lmdb() {
-            engine.use_lists(lists);
+        match self {
+            Self::Lmdb(engine) => engine.use_lists(lists),
+            #[cfg(feature = "memory")]
+            Self::Memory(engine) => engine.use_lists(lists),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => {}
         }
     }
 

@@ -7,7 +7,13 @@ mod read;
 
 pub(crate) use read::{Entries, LentEntries, Reader};
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use crate::{
     engine::{CommitFailure, Links, Read, Records, Rename, Retry, Space, Stamp, Write},
@@ -15,6 +21,7 @@ use crate::{
     model::{
         error::{Error, Result},
         key::MAX_KEY_LEN,
+        lists::{LISTS, Registry},
         maintain::{Change, Sink},
         reference::Referrer,
         schema::{
@@ -42,6 +49,10 @@ pub(crate) struct Engine {
     committed: Mutex<Committed>,
     /// The lock of the write transaction.
     writing: Mutex<(), rank::Turn>,
+    /// The lists of the store's tables.
+    lists: OnceLock<Arc<Registry>>,
+    /// The generation of the lists that the catalog has.
+    kept: AtomicU64,
 }
 
 /// The state of the last commit.
@@ -54,7 +65,12 @@ struct Committed {
 
 impl Default for Engine {
     fn default() -> Self {
-        Self { committed: Mutex::default(), writing: Mutex::numbered(place(next_store(), 0), ()) }
+        Self {
+            committed: Mutex::default(),
+            writing: Mutex::numbered(place(next_store(), 0), ()),
+            lists: OnceLock::new(),
+            kept: AtomicU64::new(0),
+        }
     }
 }
 
@@ -62,6 +78,29 @@ impl Engine {
     /// Sets the place of the turn to write among the turns of all shards.
     pub(crate) fn set_place(&self, place: u64) {
         self.writing.set_number(place);
+    }
+
+    /// Uses the lists of a store.
+    pub(crate) fn use_lists(&self, lists: &Arc<Registry>) {
+        let _ = self.lists.set(Arc::clone(lists));
+    }
+
+    /// Writes the records of lists that the catalog lacks. With `all`, it may have got another table.
+    fn keep_lists(&self, databases: &mut Arc<Databases>, all: bool) {
+        let Some(lists) = self.lists.get() else { return };
+        let generation = lists.generation();
+        if !all && self.kept.load(Ordering::Acquire) == generation {
+            return;
+        }
+        for (table, lists) in lists.all().into_iter().filter(|(_, lists)| lists.version() > 0) {
+            let name = format!("{CATALOG}{table}");
+            if databases.get(&name).is_some_and(|catalog| catalog.contains_key(&[][..])) {
+                let catalog = Arc::make_mut(databases).entry(name).or_default();
+                let record = (0, lists.record().1);
+                Arc::make_mut(catalog).insert(LISTS.as_bytes().to_vec(), record);
+            }
+        }
+        self.kept.store(generation, Ordering::Release);
     }
 
     fn committed(&self) -> MutexGuard<'_, Committed> {
@@ -153,6 +192,7 @@ impl Engine {
         if let Some(writer) = txn.writer(&tables) {
             prepare(writer).map_err(|error| (error, None))?;
         }
+        self.keep_lists(&mut txn.databases, true);
         txn.end(|| ());
         Ok(tables)
     }
@@ -306,8 +346,9 @@ impl Txn<'_> {
     /// Commits in several stores, and calls `committed` before another transaction can begin to write in any of them.
     pub(crate) fn commit_all(txns: Vec<Self>, committed: &mut dyn FnMut()) {
         let mut guards = Vec::with_capacity(txns.len());
-        for Self { databases, number, target } in txns {
+        for Self { mut databases, number, target } in txns {
             if let Target::Store(engine, guard) = target {
+                engine.keep_lists(&mut databases, false);
                 *engine.committed() = Committed { databases, number };
                 guards.push(guard);
             }
@@ -316,10 +357,11 @@ impl Txn<'_> {
     }
 
     fn end(self, committed: impl FnOnce()) {
-        let Self { databases, number, target } = self;
+        let Self { mut databases, number, target } = self;
         match target {
             Target::Nothing => {}
             Target::Store(engine, _guard) => {
+                engine.keep_lists(&mut databases, false);
                 *engine.committed() = Committed { databases, number };
                 committed();
             }

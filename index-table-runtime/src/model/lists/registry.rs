@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -16,6 +17,12 @@ use crate::locks::Mutex;
 pub(crate) struct Registry {
     tables: Mutex<BTreeMap<&'static str, Arc<Lists>>>,
     generation: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("generation", &self.generation).finish_non_exhaustive()
+    }
 }
 
 impl Registry {
