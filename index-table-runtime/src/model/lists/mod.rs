@@ -1,14 +1,20 @@
 //! The lists of a table: the names and kinds in its rows, as this process knows them.
 //!
 //! The [catalog](Catalog) only grows, so each version of it reads the rows of all earlier ones. A row that needs something
-//! new makes a version at once, for the whole process. The version is *claimed*: no data file has it. Each transaction that
-//! writes the table records the current version in its data file before its commit, unless the file has it. So a list is in
-//! each file that has a row of it, and a number means the same list in all data files of a store.
+//! new makes a version at once, for the whole process. In a store with several data files, and on a server, the version is
+//! recorded before a row has it ([`Exchange`]): a number must mean the same list in files that are not open, and for other
+//! clients. In a store with one data file, the version is *claimed* until a commit records it.
+//!
+//! Each commit of a data file writes the records that the file lacks, whatever it writes (`engine/lmdb/keep.rs`). So a list is
+//! in each file that has a row of it.
 //!
 //! Other processes, and other clients of a server, also record versions. A row that needs a later version than the recorded one
 //! makes this process read the record again. If another process has recorded a version, the claims of this process are lost:
 //! a number may now mean another list. That changes the [lineage](Lists::lineage), and a transaction that began in another
 //! lineage is run again.
+//!
+//! A row that is encoded again to be read, because it has an older version or lacks a field, has lists of its own, which are not
+//! recorded ([`Lists::private_catalog`]). So a read transaction writes nothing.
 
 mod record;
 mod registry;
@@ -46,8 +52,8 @@ pub(crate) enum Opened {
 /// The maximum number of attempts to record a version while other clients record others.
 const MOST_EXCHANGES: u32 = 64;
 
-/// Replaces the record of the lists on a server, if it is still the first argument. Returns false if it was not, and `None` if
-/// the record is written by the transactions of the rows.
+/// Replaces the record of the lists on a server or of a shard map manager, if it is still the first argument. Returns false if it
+/// was not, and `None` if versions are claimed.
 pub(crate) type Exchange =
     Box<dyn Fn(Option<&[u8]>, &[u8]) -> Option<Result<bool, Error>> + Send + Sync>;
 
