@@ -27,16 +27,16 @@ enum Note {
     Number(u64),
 }
 
-fn order(tenant: u32, id: u32, note: Option<Note>) -> Order {
-    Order { tenant, id, town: "Rome".into(), note, more: None }
+fn order(tenant: u32, id: u32, note: impl Into<Option<Note>>) -> Order {
+    Order { tenant, id, town: "Rome".into(), note: note.into(), more: None }
 }
 
-fn text() -> Option<Note> {
-    Some(Note::Text("t".into()))
+fn text() -> Note {
+    Note::Text("t".into())
 }
 
-fn number() -> Option<Note> {
-    Some(Note::Number(7))
+const fn number() -> Note {
+    Note::Number(7)
 }
 
 fn open(path: &Path) -> Result<(Store, Orders)> {
@@ -55,8 +55,8 @@ fn check((store, orders): &(Store, Orders), expected: &[Order]) -> Result<()> {
     let whole = orders.by_whole(&txn).entries().collect::<Result<Vec<_>>>()?;
     assert_eq!(whole.len(), expected.len());
     let noted = orders.by_noted(&txn).entries().collect::<Result<Vec<_>>>()?;
-    let notes: Vec<_> = expected.iter().map(|order| order.note.clone()).collect();
-    assert_eq!(noted.into_iter().map(|entry| entry.note).collect::<Vec<_>>(), notes);
+    let found: Vec<_> = noted.into_iter().map(|entry| entry.note).collect();
+    assert_eq!(found, expected.iter().map(|order| order.note.clone()).collect::<Vec<_>>());
     let report = orders.verify(&txn).run()?;
     assert!(report.is_clean(), "{report}");
     Ok(())
