@@ -7,7 +7,7 @@ use crate::{
     error::{Result, damaged, unrecorded},
     kind::{Enum, Kind, List, Union},
     learn,
-    read::{Fields, Reader},
+    read::{self, Fields, Reader},
     seen::Names,
     write,
 };
@@ -286,7 +286,61 @@ impl Catalog {
     /// ```
     #[inline]
     pub fn fields<'de, 'c>(&'c self, row: &'de [u8]) -> Result<Fields<'de, 'c>> {
-        Fields::new(Reader::new(self, row))
+        Fields::new(self, row)
+    }
+
+    /// Appends these fields of a row to `out`, each described by its name and its aliases. [`part`](Self::part) reads them. Returns
+    /// false if the row's list has no name of a field; its value is then missing in the copy.
+    ///
+    /// The copy has the row's number, and the bytes of the values in the row. A row that is not written as a struct, because of
+    /// `transparent`, is copied as a whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Unrecorded`](crate::Reason::Unrecorded) and [`Reason::Damaged`](crate::Reason::Damaged). `out` is as before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use index_table_rows::{Catalog, Error};
+    /// # use serde::Serialize;
+    /// # fn main() -> Result<(), Error> {
+    /// #[derive(Serialize)]
+    /// struct Town {
+    ///     id: u64,
+    ///     name: String,
+    ///     people: u64,
+    /// }
+    ///
+    /// let (mut catalog, mut row, mut copy) = (Catalog::new(), Vec::new(), Vec::new());
+    /// catalog.record(&Town { id: 7, name: "Oslo".to_owned(), people: 700_000 }, &mut row)?;
+    /// assert!(catalog.copy_fields(&row, &[&["people"], &["id"]], &mut copy)?);
+    /// let mut fields = catalog.part(&copy)?;
+    /// assert_eq!(fields.field::<u64>(&["people"])?, Some(700_000));
+    /// assert_eq!(fields.field::<u64>(&["id"])?, Some(7));
+    /// fields.end()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline]
+    pub fn copy_fields(
+        &self,
+        row: &[u8],
+        names: &[&[&'static str]],
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        read::copy(self, row, names, out)
+    }
+
+    /// Returns the fields that were [copied](Self::copy_fields) from a row. They must be read in the order in which they were copied,
+    /// each with the same names.
+    ///
+    /// # Errors
+    ///
+    /// As for [`fields`](Self::fields).
+    #[inline]
+    pub fn part<'de, 'c>(&'c self, copy: &'de [u8]) -> Result<Fields<'de, 'c>> {
+        Fields::of_part(self, copy)
     }
 
     #[inline]

@@ -5,10 +5,10 @@ use std::fmt;
 /// A value that can't be encoded, or bytes that can't be decoded.
 ///
 /// It has one word, so results stay in registers.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Inner {
     reason: Reason,
     /// The fields around the value, the innermost first.

@@ -44,6 +44,7 @@ mod catalog;
 mod check;
 mod collection;
 mod error;
+mod extends;
 mod kind;
 mod learn;
 mod read;

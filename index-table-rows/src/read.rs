@@ -6,11 +6,13 @@
 mod access;
 mod any;
 mod containers;
+mod copy;
 mod deserializer;
 mod fields;
 mod scalars;
 mod skip;
 
+pub(crate) use self::copy::copy;
 pub use self::fields::Fields;
 use crate::{
     MAX_DEPTH,
@@ -22,7 +24,7 @@ use crate::{
 };
 
 /// The reader counts at most two containers where the writer counts one.
-const MAX_READ_DEPTH: usize = 2 * MAX_DEPTH;
+const MAX_READ_DEPTH: u16 = 2 * MAX_DEPTH as u16;
 
 static ROOT_KIND: Kind = Kind::Union(ROOT);
 
@@ -32,11 +34,17 @@ pub struct Reader<'de, 'c> {
     /// The kind of the next value.
     kind: &'c Kind,
     catalog: &'c Catalog,
-    depth: usize,
+    depth: u16,
     /// Whether structs are read by names only, and what is left unread is noted.
     by_names: bool,
     /// Whether a struct was read by position that must be read by names.
     misplaced: bool,
+    noted: Option<Box<Noted<'c>>>,
+}
+
+/// What few reads note. It is not in the reader, which is moved often.
+#[derive(Default)]
+struct Noted<'c> {
     /// The struct that could not be read by position.
     suspect: Option<(&'c List, &'static [&'static str])>,
     /// The first field or variant that was not read.
@@ -60,16 +68,7 @@ enum Value<'de, 'c> {
 impl<'de, 'c> Reader<'de, 'c> {
     #[inline]
     pub(crate) fn new(catalog: &'c Catalog, row: &'de [u8]) -> Self {
-        let mut reader = Self {
-            rest: row,
-            kind: &ROOT_KIND,
-            catalog,
-            depth: 0,
-            by_names: false,
-            misplaced: false,
-            suspect: None,
-            lost: None,
-        };
+        let mut reader = Self { depth: 0, ..Self::at(catalog, row, &ROOT_KIND) };
         // Nearly every row has a number of one byte.
         if let [at @ ..0x80, rest @ ..] = row
             && let Some(root) = catalog.unions.first()
@@ -79,6 +78,12 @@ impl<'de, 'c> Reader<'de, 'c> {
             reader.rest = rest;
         }
         reader
+    }
+
+    /// Reads a value of this kind inside of a struct.
+    #[inline]
+    fn at(catalog: &'c Catalog, rest: &'de [u8], kind: &'c Kind) -> Self {
+        Self { rest, kind, catalog, depth: 1, by_names: false, misplaced: false, noted: None }
     }
 
     pub(crate) fn by_names(catalog: &'c Catalog, row: &'de [u8]) -> Self {
@@ -97,19 +102,19 @@ impl<'de, 'c> Reader<'de, 'c> {
 
     /// Notes that the struct that could not be read by position has been read by names.
     pub(crate) fn confirm(self) {
-        if let Some((list, names)) = self.suspect {
+        if let Some((list, names)) = self.noted.and_then(|noted| noted.suspect) {
             list.set_by_names(names);
         }
     }
 
     pub(crate) fn into_lost(self) -> Option<String> {
-        self.lost
+        self.noted?.lost
     }
 
     /// Notes a field or a variant that is not read.
     #[cold]
     fn lose(&mut self, name: &str) {
-        self.lost.get_or_insert_with(|| name.to_owned());
+        self.noted.get_or_insert_default().lost.get_or_insert_with(|| name.to_owned());
     }
 
     /// Whether this row lacks the field. Then the reader is behind it.
@@ -188,7 +193,7 @@ impl<'de, 'c> Reader<'de, 'c> {
 
     #[inline]
     fn text(&mut self, len: usize) -> Result<&'de str> {
-        std::str::from_utf8(self.take(len)?).map_err(|_| damaged())
+        text(self.take(len)?)
     }
 
     fn character(&mut self) -> Result<char> {
@@ -295,6 +300,17 @@ impl<'de, 'c> Reader<'de, 'c> {
             }
         }
     }
+}
+
+/// Returns bytes as text. For short texts, the check for ASCII takes a fraction of the time of a check for UTF-8.
+#[inline]
+fn text(bytes: &[u8]) -> Result<&str> {
+    if bytes.is_ascii() {
+        #[expect(unsafe_code, reason = "the standard library has no stable safe function yet")]
+        // SAFETY: ASCII is UTF-8.
+        return Ok(unsafe { std::str::from_utf8_unchecked(bytes) });
+    }
+    std::str::from_utf8(bytes).map_err(|_| damaged())
 }
 
 #[cold]

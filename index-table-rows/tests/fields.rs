@@ -24,6 +24,10 @@ struct Row {
     rate: Option<f64>,
 }
 
+fn line(price: u32, name: &str) -> Line {
+    Line { price, name: name.into() }
+}
+
 fn row() -> Row {
     Row {
         id: 300,
@@ -31,7 +35,7 @@ fn row() -> Row {
         bytes: vec![1, 200, 3],
         hash: [9; 20],
         note: None,
-        lines: vec![Line { price: 5, name: "a".into() }, Line { price: 6, name: "b".into() }],
+        lines: vec![line(5, "a"), line(6, "b")],
         rate: Some(0.5),
     }
 }
@@ -212,8 +216,31 @@ fn an_error_names_the_field_and_leaves_the_others() {
     assert_eq!(*fields.end().unwrap_err().reason(), Reason::Damaged);
     assert!(catalog.fields(&[]).is_err());
     assert!(catalog.fields(&[9]).is_err_and(|error| error.is_unrecorded()));
+}
+
+/// A row of a `transparent` struct is the value of its only field, in whose place any name is found.
+#[test]
+fn a_row_that_is_no_struct_is_its_only_field() {
+    let mut catalog = Catalog::new();
     let number = recorded(&mut catalog, &7_u8);
-    assert!(catalog.fields(&number).is_err());
+    let list = recorded(&mut catalog, &vec![line(5, "a")]);
+    for _ in 0..2 {
+        let mut fields = catalog.fields(&number).unwrap();
+        assert_eq!(fields.field(&["id"]).unwrap(), Some(7_u8));
+        fields.end().unwrap();
+        let mut fields = catalog.fields(&list).unwrap();
+        assert!(fields.field::<u8>(&["id"]).is_err());
+        assert_eq!(fields.field(&["lines"]).unwrap(), Some(vec![line(5, "a")]));
+        fields.end().unwrap();
+    }
+    // Without reading the field.
+    catalog.fields(&list).unwrap().end().unwrap();
+    // Only the end of a row can tell a longer one.
+    let mut longer = number;
+    longer.push(0);
+    let mut fields = catalog.fields(&longer).unwrap();
+    assert_eq!(fields.field(&["id"]).unwrap(), Some(7_u8));
+    assert_eq!(*fields.end().unwrap_err().reason(), Reason::Damaged);
 }
 
 /// Reads the fields in their order.

@@ -333,3 +333,30 @@ fn golden_bytes() {
     catalog.record(&serde_json::json!({ "k": [1, -1, 0.5, "x", null, true] }), &mut row).unwrap();
     assert_eq!(row, b"\x01\x90\x01\x41k\x8f\x06\x01\x81\x01\x85\0\0\0\0\0\0\xe0\x3f\x41x\x8c\x87");
 }
+
+#[test]
+fn a_later_version_extends_each_earlier_one_and_no_other() {
+    #[derive(serde::Serialize)]
+    struct Row<'r> {
+        id: u64,
+        note: Option<&'r str>,
+    }
+
+    let (mut catalog, mut out) = (index_table_rows::Catalog::new(), Vec::new());
+    let mut versions = vec![catalog.clone()];
+    for row in [Row { id: 1, note: None }, Row { id: 1, note: Some("a") }] {
+        catalog.record(&row, &mut out).unwrap();
+        versions.push(catalog.clone());
+    }
+    catalog.record(&(1, 2), &mut out).unwrap();
+    versions.push(catalog);
+    for (at, earlier) in versions.iter().enumerate() {
+        for (later_at, later) in versions.iter().enumerate() {
+            assert_eq!(later.extends(earlier), later_at >= at, "{later_at} {at}");
+        }
+    }
+    let mut other = versions[1].clone();
+    other.record(&("a", 2), &mut out).unwrap();
+    other.record(&("a", "b"), &mut out).unwrap();
+    assert!(!other.extends(&versions[3]) && !versions[3].extends(&other));
+}

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use heed::{CommitOrAbort, EnvOpenOptions, types::Bytes};
 use index_table::{Durability, Error, Follower, Result, Store};
 
 use crate::{
@@ -24,6 +25,18 @@ fn check(store: &Store) -> TestResult {
     }
     assert!(people.verify(&txn).run()?.is_clean());
     Ok(())
+}
+
+/// Fills a store by the first release.
+fn fill_first(store: &Store) -> Result<()> {
+    use shop::first;
+    let people = first::People::open(store)?;
+    let regions = first::Regions::open(store)?;
+    let orders = first::Orders::open(store)?;
+    store.transaction(|txn| regions.put(txn, &first::Region { code: 1 }))?;
+    TENANTS.into_iter().try_for_each(|tenant| {
+        store.transaction(|txn| first::fill(txn, (&people, &orders), tenant))
+    })
 }
 
 fn wait_until(mut is_done: impl FnMut() -> bool) {
@@ -51,16 +64,7 @@ fn a_process_that_ends_between_two_data_files_leaves_each_right_and_the_next_ope
     let [before, after] = ["before", "after"].map(path);
     // Without a journal, a copy of the store can have the files of different moments.
     let options = || Kind::Several.store("tenants").durability(Durability::None);
-    {
-        let store = options().open(&before)?;
-        let people = shop::first::People::open(&store)?;
-        let regions = shop::first::Regions::open(&store)?;
-        let orders = shop::first::Orders::open(&store)?;
-        store.transaction(|txn| regions.put(txn, &shop::first::Region { code: 1 }))?;
-        for tenant in TENANTS {
-            store.transaction(|txn| shop::first::fill(txn, (&people, &orders), tenant))?;
-        }
-    }
+    fill_first(&options().open(&before)?)?;
     copied(&before, &after)?;
     check(&options().open(&after)?)?;
     for renamed in [&["a"][..], &["c"], &["b", "c"], &["a", "b", "c"]] {
@@ -78,6 +82,54 @@ fn a_process_that_ends_between_two_data_files_leaves_each_right_and_the_next_ope
     Ok(())
 }
 
+/// Reads the own record of a shard, and replaces it by the result.
+fn change_own(
+    shard: &Path,
+    change: impl FnOnce(&[u8]) -> Vec<u8>,
+) -> std::result::Result<Vec<u8>, Box<dyn std::error::Error>> {
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: nothing else has the files of this test open.
+    let env = unsafe { EnvOpenOptions::new().max_dbs(1).map_size(1 << 28).open(shard)? };
+    let txn = env.write_txn()?;
+    let mut before = Vec::new();
+    env.create_databases_and_commit(txn, |opener, txn| {
+        let records = opener.create_database::<Bytes, Bytes>(txn, Some(".shard"))?;
+        before = records.get(txn, b"own")?.unwrap_or_default().to_vec();
+        records.put(txn, b"own", &change(&before))?;
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    })?;
+    Ok(before)
+}
+
+fn position(bytes: &[u8], part: &[u8]) -> usize {
+    bytes.windows(part.len()).position(|window| window == part).expect("it is a part")
+}
+
+/// A process can end after the manager has changed, and before the own records of the shards lose the former name.
+#[test]
+fn a_former_name_in_the_records_of_shards_is_removed_by_the_next_opening() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("store");
+    let options = || Kind::Several.store("tenants").durability(Durability::None);
+    fill_first(&options().open(&path)?)?;
+    let shard = path.join("a");
+    let former = change_own(&shard, <[u8]>::to_vec)?;
+    check(&options().open(&path)?)?;
+    let (name, next) = (b"\x0dclients.email", b"\x07tenants");
+    let changed = change_own(&shard, |own| {
+        let mut own = own.to_vec();
+        let left = position(&former, b"\x0fcustomers.email")..position(&former, next);
+        let count = position(&own, name) - 1;
+        own[count] += 1;
+        let at = position(&own, next);
+        own.splice(at..at, former[left].iter().copied());
+        own
+    })?;
+    check(&options().open(&path)?)?;
+    assert_eq!(change_own(&shard, <[u8]>::to_vec)?, changed);
+    Ok(())
+}
+
 on_each_kind!(a_follower_gets_the_new_name, a_killed_process_has_renamed_the_table_or_not);
 
 fn a_follower_gets_the_new_name(kind: Kind) -> TestResult {
@@ -91,19 +143,12 @@ fn a_follower_gets_the_new_name(kind: Kind) -> TestResult {
         Ok(())
     };
     let store = open()?;
-    let people = shop::first::People::open(&store)?;
-    let regions = shop::first::Regions::open(&store)?;
-    let orders = shop::first::Orders::open(&store)?;
-    store.transaction(|txn| regions.put(txn, &shop::first::Region { code: 1 }))?;
-    for tenant in TENANTS {
-        store.transaction(|txn| shop::first::fill(txn, (&people, &orders), tenant))?;
-    }
+    fill_first(&store)?;
     wait_until(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
     let follower = Follower::open(path("standby"), &archive)?;
     wait(&follower, &store)?;
     let copies = shop::first::People::open(follower.store())?;
     assert_eq!(copies.find_by_town(&follower.store().read()?, "Rome").count()?, 3);
-    drop((people, regions, orders));
     let people = shop::second::People::open(&store)?;
     store.transaction(|txn| people.put(txn, &shop::second::person(3, 2)))?;
     wait(&follower, &store)?;

@@ -52,7 +52,7 @@ impl<'r, 'de, 'c> ListAccess<'r, 'de, 'c> {
             self.list.set_by_names(names);
         } else {
             // Only if reading by names succeeds. The innermost struct is the first.
-            self.reader.suspect.get_or_insert((self.list, names));
+            self.reader.noted.get_or_insert_default().suspect.get_or_insert((self.list, names));
         }
         result.and(Err(damaged()))
     }

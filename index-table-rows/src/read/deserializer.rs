@@ -103,7 +103,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de, '_> {
         // Short texts here, others elsewhere.
         if let (Kind::Text, &[len @ ..0x80, ref rest @ ..]) = (self.kind, self.rest)
             && let Some((text, rest)) = rest.split_at_checked(len.into())
-            && let Ok(text) = std::str::from_utf8(text)
+            && let Ok(text) = super::text(text)
         {
             self.rest = rest;
             return visitor.visit_borrowed_str(text);
