@@ -35,7 +35,6 @@ pub(crate) const LAYOUT: &str = "memory";
 
 const CATALOG: &str = ".catalog.";
 const SEQUENCE: &str = ".sequence.";
-/// The prefix of the name of a table.
 
 /// A store in memory.
 #[derive(Debug)]
