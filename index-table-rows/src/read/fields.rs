@@ -152,7 +152,7 @@ impl<'de, 'c> Fields<'de, 'c> {
         self.field(names)
     }
 
-    /// Returns the kind of the next field if it has the first of the names, without the comparison of the letters.
+    /// Returns the next field's kind if it has the first name. Only addresses of names are compared.
     #[inline]
     fn next(&mut self, names: &[&'static str]) -> Option<&'c Kind> {
         let is_named = |field: &&Field| {
@@ -344,7 +344,7 @@ impl<'de, 'c> Fields<'de, 'c> {
     }
 }
 
-/// Returns the fields of a row that is a struct, with a number of one byte, and the bytes of its values.
+/// Returns a row's fields, and its bytes after the number, if it is a struct whose number has one byte.
 #[inline]
 pub(super) fn short<'r, 'c>(
     catalog: &'c Catalog,
