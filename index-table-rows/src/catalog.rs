@@ -7,7 +7,7 @@ use crate::{
     error::{Result, damaged, unrecorded},
     kind::{Enum, Kind, List, Union},
     learn,
-    read::{self, Fields, Reader},
+    read::{Fields, Reader},
     seen::Names,
     write,
 };
@@ -286,7 +286,7 @@ impl Catalog {
     /// ```
     #[inline]
     pub fn fields<'de, 'c>(&'c self, row: &'de [u8]) -> Result<Fields<'de, 'c>> {
-        Fields::new(self, row)
+        Fields::new(Reader::new(self, row))
     }
 
     /// Appends these fields of a row to `out`, each described by its name and its aliases. [`part`](Self::part) reads them. Returns
@@ -329,7 +329,9 @@ impl Catalog {
         names: &[&[&'static str]],
         out: &mut Vec<u8>,
     ) -> Result<bool> {
-        read::copy(self, row, names, out)
+        let start = out.len();
+        let copied = self.fields(row)?.copy(row, names, out);
+        copied.inspect_err(|_| out.truncate(start))
     }
 
     /// Returns the fields that were [copied](Self::copy_fields) from a row. They must be read in the order in which they were copied,
@@ -340,7 +342,7 @@ impl Catalog {
     /// As for [`fields`](Self::fields).
     #[inline]
     pub fn part<'de, 'c>(&'c self, copy: &'de [u8]) -> Result<Fields<'de, 'c>> {
-        Fields::of_part(self, copy)
+        Ok(self.fields(copy)?.into_part())
     }
 
     #[inline]

@@ -70,7 +70,7 @@ fn fields_are_copied_in_any_order() -> Result<(), Error> {
         let mut part = catalog.part(&copy)?;
         assert_eq!(part.field(&["wide"])?, Some(7_u128));
         assert_eq!(part.field(&["lines"])?, Some(row().lines));
-        assert_eq!(part.text(&["title", "name"])?, Some("Oslo"));
+        assert_eq!(part.field::<&str>(&["title", "name"])?, Some("Oslo"));
         assert_eq!(part.field(&["state"])?, Some(row().state));
         assert_eq!(part.field(&["id"])?, Some(300_u64));
         part.end()?;
@@ -101,8 +101,8 @@ fn a_missing_field_is_left_out() -> Result<(), Error> {
     let [with, without] = copies.map(|(_, copy)| copy);
     for (copy, note) in [(copy, None), (with, Some("n")), (without, None)] {
         let mut part = catalog.part(&copy)?;
-        assert_eq!(part.text(&["note"])?, note);
-        assert_eq!(part.text(&["name"])?, Some("Oslo"));
+        assert_eq!(part.field::<&str>(&["note"])?, note);
+        assert_eq!(part.field::<&str>(&["name"])?, Some("Oslo"));
         part.end()?;
     }
     Ok(())
@@ -164,7 +164,7 @@ fn rows_that_are_no_structs_are_copied() -> Result<(), Error> {
     assert!(has_all && copy.len() < bytes.len());
     let mut part = catalog.part(&copy)?;
     assert_eq!(part.field(&["b"])?, Some(2_u32));
-    assert_eq!(part.text(&["name"])?, Some("n"));
+    assert_eq!(part.field::<&str>(&["name"])?, Some("n"));
     assert_eq!(part.field::<u32>(&["a"])?, None);
     part.end()?;
     assert!(!copied(&catalog, &bytes, &[&["name"], &["other"]]).0);
@@ -172,7 +172,7 @@ fn rows_that_are_no_structs_are_copied() -> Result<(), Error> {
     let (has_all, copy) = copied(&catalog, &bytes, &[&["name"]]);
     assert_eq!((has_all, &copy), (true, &bytes));
     let mut part = catalog.part(&copy)?;
-    assert_eq!(part.text(&["name"])?, Some("w"));
+    assert_eq!(part.field::<&str>(&["name"])?, Some("w"));
     part.end()
 }
 
@@ -193,7 +193,7 @@ fn a_long_number_is_copied() -> Result<(), Error> {
     let (has_all, copy) = copied(&catalog, &bytes, &[&["name"]]);
     assert!(has_all && copy.len() == bytes.len() - 1);
     let mut part = catalog.part(&copy)?;
-    assert_eq!(part.text(&["name"])?, Some("n"));
+    assert_eq!(part.field::<&str>(&["name"])?, Some("n"));
     part.end()
 }
 
@@ -235,7 +235,7 @@ fn read(catalog: &Catalog, copy: &[u8], order: &[usize]) -> Result<Row, Error> {
     for at in order {
         match at {
             0 => read.id = part.field(&["id"])?.unwrap_or(0),
-            1 => part.text(&["name"])?.unwrap_or("?").clone_into(&mut read.name),
+            1 => part.field::<&str>(&["name"])?.unwrap_or("?").clone_into(&mut read.name),
             2 => read.note = part.field(&["note"])?.unwrap_or(None),
             3 => read.rate = part.field(&["rate"])?.unwrap_or(None),
             4 => read.state = part.field(&["state"])?.unwrap_or(State::New),

@@ -1,96 +1,73 @@
-//! The fields of a row, read one by one.
+//! The fields of a row, read one by one, and copied.
 
-use std::slice;
+use std::mem;
 
 use serde::Deserialize;
 
 use super::{Reader, Value, scalars::unexpected};
 use crate::{
-    catalog::Catalog,
+    bytes::varint,
     error::{Result, damaged},
     kind::{Field, Kind},
     tag,
 };
 
-/// The fields of a row: see [`Catalog::fields`] and [`Catalog::part`].
+/// The fields of a row: see [`Catalog::fields`](crate::Catalog::fields).
 ///
 /// A field that follows the last one is read in place. Any other is found by its name, with the values between passed by
 /// their kinds; so it costs time in proportion to the row.
 pub struct Fields<'de, 'c> {
-    pub(super) catalog: &'c Catalog,
-    pub(super) row: Row<'c>,
-    /// The fields that are not read yet. Empty for a map and for a part.
-    pub(super) rest: slice::Iter<'c, Field>,
-    /// The bytes that are not read yet.
-    pub(super) bytes: &'de [u8],
+    reader: Reader<'de, 'c>,
+    row: Row<'c>,
+    /// The fields that are not read yet. Empty for a map.
+    rest: std::slice::Iter<'c, Field>,
     /// The bytes of all fields.
-    pub(super) start: &'de [u8],
+    start: &'de [u8],
 }
 
 /// What has the fields.
-#[derive(Clone, Copy)]
-pub(super) enum Row<'c> {
+enum Row<'c> {
     Struct(&'c [Field]),
     /// A struct with `flatten`.
     Map(&'c Kind, &'c Kind),
     /// The only field of a `transparent` struct, under any name.
     Whole(&'c Kind),
-    /// Fields of a struct that were copied, in the order in which they are read.
+    /// The fields of a struct that were copied.
     Part(&'c [Field]),
 }
 
 impl<'de, 'c> Fields<'de, 'c> {
     #[inline]
-    pub(crate) fn new(catalog: &'c Catalog, row: &'de [u8]) -> Result<Self> {
-        match short(catalog, row) {
-            Some((fields, bytes)) => {
-                let (row, rest) = (Row::Struct(fields), fields.iter());
-                Ok(Self { catalog, row, rest, bytes, start: bytes })
-            }
-            None => Self::of_any(catalog, row),
-        }
-    }
-
-    /// The fields of a copy.
-    #[inline]
-    pub(crate) fn of_part(catalog: &'c Catalog, copy: &'de [u8]) -> Result<Self> {
-        match short(catalog, copy) {
-            Some((fields, bytes)) => {
-                let (row, rest) = (Row::Part(fields), [].iter());
-                Ok(Self { catalog, row, rest, bytes, start: bytes })
-            }
-            None => Self::of_any(catalog, copy).map(Self::into_part),
-        }
-    }
-
-    #[cold]
-    fn into_part(mut self) -> Self {
-        if let Row::Struct(fields) = self.row {
-            (self.row, self.rest) = (Row::Part(fields), [].iter());
-        }
-        self
-    }
-
-    /// The row with a long number, or with a tag after its number.
-    #[cold]
-    #[inline(never)]
-    fn of_any(catalog: &'c Catalog, row: &'de [u8]) -> Result<Self> {
-        let mut reader = Reader::new(catalog, row);
-        let (before, kind) = (reader.rest, reader.kind);
-        let row = match reader.present()? {
-            Some(Value::Kind(Kind::Struct(list))) => Row::Struct(&catalog.list(*list)?.fields),
-            Some(Value::Kind(Kind::Map(kinds))) => Row::Map(&kinds.0, &kinds.1),
-            Some(Value::Map) => Row::Map(&tag::ANY, &tag::ANY),
-            _ => {
-                reader.rest = before;
-                Row::Whole(kind)
-            }
+    pub(crate) fn new(mut reader: Reader<'de, 'c>) -> Result<Self> {
+        let row = match *reader.kind {
+            Kind::Struct(list) => Row::Struct(&reader.catalog.list(list)?.fields),
+            _ => Self::row(&mut reader)?,
         };
         let fields: &[Field] = match row {
             Row::Struct(fields) => fields,
             Row::Map(..) | Row::Whole(_) | Row::Part(_) => &[],
         };
-        Ok(Self { catalog, row, rest: fields.iter(), bytes: reader.rest, start: reader.rest })
+        // Inside of the struct.
+        reader.depth = 1;
+        Ok(Self { start: reader.rest, reader, row, rest: fields.iter() })
+    }
+
+    /// The row after its number, or after a tag.
+    #[cold]
+    #[inline(never)]
+    fn row(reader: &mut Reader<'de, 'c>) -> Result<Row<'c>> {
+        let (rest, kind) = (reader.rest, reader.kind);
+        match reader.present()? {
+            Some(Value::Kind(Kind::Struct(list))) => {
+                Ok(Row::Struct(&reader.catalog.list(*list)?.fields))
+            }
+            Some(Value::Kind(Kind::Map(kinds))) => Ok(Row::Map(&kinds.0, &kinds.1)),
+            Some(Value::Map) => Ok(Row::Map(&tag::ANY, &tag::ANY)),
+            _ => {
+                reader.rest = rest;
+                Ok(Row::Whole(kind))
+            }
+        }
     }
 
     /// Reads a field. The first of `names` is its name, the others are its aliases; the first of them that the row has
@@ -115,55 +92,22 @@ impl<'de, 'c> Fields<'de, 'c> {
         names: &[&'static str],
         mut read: impl FnMut(&mut Reader<'de, 'c>) -> Result<T>,
     ) -> Result<Option<T>> {
-        let kind = match self.next(names) {
-            Some(kind) => kind,
-            None => match self.find(names)? {
+        let kind = match (self.rest.as_slice().first(), names.first()) {
+            (Some(field), Some(name)) if !field.absent && field.name.is_asked_literal(name) => {
+                self.rest.next();
+                &field.kind
+            }
+            _ => match self.find(names)? {
                 Some(kind) => kind,
                 None => return Ok(None),
             },
         };
-        let mut reader = Reader::at(self.catalog, self.bytes, kind);
-        match read(&mut reader) {
-            Ok(value) if !reader.misplaced => {
-                self.bytes = reader.rest;
-                Ok(Some(value))
-            }
-            result => self.read_again(reader, kind, names, result, &mut read),
+        let before = self.reader.rest;
+        self.reader.kind = kind;
+        match read(&mut self.reader) {
+            Ok(value) if !self.reader.misplaced => Ok(Some(value)),
+            result => self.read_again(before, kind, names, result, &mut read),
         }
-    }
-
-    /// Reads a field like [`field`](Self::field), as a text. It takes less time if the text is short and ASCII.
-    ///
-    /// # Errors
-    ///
-    /// As for [`field`](Self::field).
-    #[inline]
-    pub fn text(&mut self, names: &[&'static str]) -> Result<Option<&'de str>> {
-        let rest = self.rest.clone();
-        if let Some(Kind::Text) = self.next(names)
-            && let &[len @ ..0x80, ref bytes @ ..] = self.bytes
-            && let Some((text, bytes)) = bytes.split_at_checked(len.into())
-            && let Ok(text) = super::text(text)
-        {
-            self.bytes = bytes;
-            return Ok(Some(text));
-        }
-        self.rest = rest;
-        self.field(names)
-    }
-
-    /// Returns the next field's kind if it has the first name. Only addresses of names are compared.
-    #[inline]
-    fn next(&mut self, names: &[&'static str]) -> Option<&'c Kind> {
-        let is_named = |field: &&Field| {
-            !field.absent && names.first().is_some_and(|name| field.name.is_asked_literal(name))
-        };
-        if let Row::Part(fields) = self.row {
-            return fields.iter().find(is_named).map(|field| &field.kind);
-        }
-        let field = self.rest.as_slice().first().filter(is_named)?;
-        self.rest.next();
-        Some(&field.kind)
     }
 
     /// The end of [`field_with`](Self::field_with) after an error, or if a struct inside must be read by names.
@@ -171,28 +115,29 @@ impl<'de, 'c> Fields<'de, 'c> {
     #[inline(never)]
     fn read_again<T>(
         &mut self,
-        mut reader: Reader<'de, 'c>,
+        before: &'de [u8],
         kind: &'c Kind,
         names: &[&'static str],
         mut result: Result<T>,
         read: &mut impl FnMut(&mut Reader<'de, 'c>) -> Result<T>,
     ) -> Result<Option<T>> {
-        if reader.misplaced {
+        let reader = &mut self.reader;
+        if mem::take(&mut reader.misplaced) {
             let suspect = reader.noted.take().and_then(|noted| noted.suspect);
-            reader = Reader { by_names: true, ..Reader::at(self.catalog, self.bytes, kind) };
-            result = read(&mut reader);
+            (reader.rest, reader.kind, reader.by_names) = (before, kind, true);
+            result = read(reader);
+            (reader.by_names, reader.noted) = (false, None);
             if let (Ok(_), Some((list, names))) = (&result, suspect) {
                 list.set_by_names(names);
             }
         }
-        self.bytes = reader.rest;
         result.map(Some).map_err(|error| {
             self.rewind();
             error.within(names.first().unwrap_or(&""))
         })
     }
 
-    /// Finds a field anywhere in the row. Returns its kind if the row has it; its value is then the next.
+    /// Finds a field anywhere in the row. Returns its kind if the row has it; the reader is then at its value.
     #[cold]
     #[inline(never)]
     fn find(&mut self, names: &[&'static str]) -> Result<Option<&'c Kind>> {
@@ -224,11 +169,11 @@ impl<'de, 'c> Fields<'de, 'c> {
         };
         self.go_to(fields, position)?;
         let field = self.rest.next();
-        Ok(field.filter(|field| !self.passes_absent(field)).map(|field| &field.kind))
+        Ok(field.filter(|field| !self.reader.passes_absent(field)).map(|field| &field.kind))
     }
 
     /// Goes to the field at this position of a struct.
-    pub(super) fn go_to(&mut self, fields: &'c [Field], position: usize) -> Result {
+    fn go_to(&mut self, fields: &'c [Field], position: usize) -> Result {
         if position < fields.len() - self.rest.len() {
             self.rewind();
         }
@@ -243,7 +188,7 @@ impl<'de, 'c> Fields<'de, 'c> {
     /// Returns the kind of the next copied field, if it has this name.
     fn next_in_part(&mut self, fields: &'c [Field], name: &'static str) -> Option<&'c Kind> {
         let field = fields.iter().find(|field| field.name.is_asked(name))?;
-        (!self.passes_absent(field)).then_some(&field.kind)
+        (!self.reader.passes_absent(field)).then_some(&field.kind)
     }
 
     fn find_in_map(
@@ -253,54 +198,22 @@ impl<'de, 'c> Fields<'de, 'c> {
         name: &'static str,
     ) -> Result<Option<&'c Kind>> {
         self.rewind();
-        let count = self.with_reader(Reader::count)?;
-        for _ in 0..count {
+        for _ in 0..self.reader.count()? {
             if self.name_in_map(key)? == name {
                 return Ok(Some(value));
             }
-            self.with_reader(|reader| reader.skip_as(value))?;
+            self.reader.skip_as(value)?;
         }
         Ok(None)
     }
 
-    /// Reads the next key of a map.
-    pub(super) fn name_in_map(&mut self, key: &'c Kind) -> Result<&'de str> {
-        self.with_reader(|reader| {
-            reader.kind = key;
-            match reader.present()? {
-                Some(Value::Text(text)) => Ok(text),
-                Some(Value::Kind(Kind::Text)) => {
-                    let len = reader.len()?;
-                    reader.text(len)
-                }
-                _ => Err(unexpected(None, "a text")),
-            }
-        })
-    }
-
-    /// Whether the row lacks the next field. Then it is passed.
-    pub(super) fn passes_absent(&mut self, field: &Field) -> bool {
-        self.with_reader(|reader| reader.passes_absent(field))
-    }
-
     fn skip(&mut self, field: &'c Field) -> Result {
-        if self.passes_absent(field) {
-            return Ok(());
-        }
-        self.with_reader(|reader| reader.skip_as(&field.kind))
-    }
-
-    /// Calls `read` with a reader of the next value.
-    pub(super) fn with_reader<T>(&mut self, read: impl FnOnce(&mut Reader<'de, 'c>) -> T) -> T {
-        let mut reader = Reader::at(self.catalog, self.bytes, &tag::ANY);
-        let result = read(&mut reader);
-        self.bytes = reader.rest;
-        result
+        if self.reader.passes_absent(field) { Ok(()) } else { self.reader.skip_as(&field.kind) }
     }
 
     /// Goes back to the first field.
-    pub(super) fn rewind(&mut self) {
-        self.bytes = self.start;
+    fn rewind(&mut self) {
+        self.reader.rest = self.start;
         if let Row::Struct(fields) = self.row {
             self.rest = fields.iter();
         }
@@ -314,7 +227,7 @@ impl<'de, 'c> Fields<'de, 'c> {
     #[inline]
     pub fn end(self) -> Result {
         let is_struct = matches!(self.row, Row::Struct(_));
-        if is_struct && self.rest.len() == 0 && self.bytes.is_empty() {
+        if is_struct && self.rest.len() == 0 && self.reader.rest.is_empty() {
             return Ok(());
         }
         self.pass_rest()
@@ -331,28 +244,121 @@ impl<'de, 'c> Fields<'de, 'c> {
             }
             Row::Map(key, value) => {
                 self.rewind();
-                self.with_reader(|reader| reader.skip_pairs(key, value))?;
+                self.reader.skip_pairs(key, value)?;
             }
             Row::Whole(kind) => {
                 self.rewind();
-                self.with_reader(|reader| reader.skip_as(kind))?;
+                self.reader.skip_as(kind)?;
             }
             // It ends with the field that was read last.
             Row::Part(_) => {}
         }
-        if self.bytes.is_empty() { Ok(()) } else { Err(damaged()) }
+        if self.reader.rest.is_empty() { Ok(()) } else { Err(damaged()) }
     }
-}
 
-/// Returns a row's fields, and its bytes after the number, if it is a struct whose number has one byte.
-#[inline]
-pub(super) fn short<'r, 'c>(
-    catalog: &'c Catalog,
-    row: &'r [u8],
-) -> Option<(&'c [Field], &'r [u8])> {
-    let [number @ ..0x80, rest @ ..] = row else { return None };
-    match catalog.unions.first()?.kinds.get(usize::from(*number))? {
-        Kind::Struct(list) => Some((&catalog.lists.get(*list as usize)?.fields, rest)),
-        _ => None,
+    /// Reads copied fields.
+    #[inline]
+    pub(crate) fn into_part(mut self) -> Self {
+        if let Row::Struct(fields) = self.row {
+            self.row = Row::Part(fields);
+            self.rest = [].iter();
+        }
+        self
+    }
+
+    /// Appends a copy of these fields of `row` to `out`: see [`Catalog::copy_fields`](crate::Catalog::copy_fields).
+    pub(crate) fn copy(
+        mut self,
+        row: &'de [u8],
+        names: &[&[&'static str]],
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let before = row.len() - self.start.len();
+        match self.row {
+            Row::Struct(fields) => {
+                out.extend_from_slice(row.get(..before).unwrap_or_default());
+                let mut has_all = true;
+                for names in names {
+                    has_all &= self.copy_field(fields, names, out)?;
+                }
+                Ok(has_all)
+            }
+            Row::Map(key, value) => {
+                out.extend_from_slice(row.get(..before).unwrap_or_default());
+                self.copy_pairs(key, value, names, out)
+            }
+            Row::Whole(_) | Row::Part(_) => {
+                out.extend_from_slice(row);
+                Ok(true)
+            }
+        }
+    }
+
+    /// Appends the values of the fields with these names, up to the first that is not absent. Returns false if the list has
+    /// none of them.
+    fn copy_field(
+        &mut self,
+        fields: &'c [Field],
+        names: &[&'static str],
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mut is_known = false;
+        for name in names {
+            let found = fields.iter().enumerate().find(|(_, field)| field.name.is_asked(name));
+            let Some((position, field)) = found else { continue };
+            is_known = true;
+            self.go_to(fields, position)?;
+            self.rest.next();
+            let value = self.reader.rest;
+            let is_absent = self.reader.passes_absent(field);
+            if !is_absent {
+                self.reader.skip_as(&field.kind)?;
+            }
+            let len = value.len() - self.reader.rest.len();
+            out.extend_from_slice(value.get(..len).unwrap_or_default());
+            if !is_absent {
+                break;
+            }
+        }
+        Ok(is_known)
+    }
+
+    /// Appends the pairs with these names, as a map. Returns false if one is missing.
+    fn copy_pairs(
+        &mut self,
+        key: &'c Kind,
+        value: &'c Kind,
+        names: &[&[&'static str]],
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mut pairs = Vec::new();
+        for _ in 0..self.reader.count()? {
+            let start = self.reader.rest;
+            let name = self.name_in_map(key)?;
+            self.reader.skip_as(value)?;
+            if names.iter().any(|names| names.contains(&name)) {
+                let len = start.len() - self.reader.rest.len();
+                pairs.push(start.get(..len).unwrap_or_default());
+            }
+        }
+        varint(out, pairs.len() as u64);
+        for pair in &pairs {
+            out.extend_from_slice(pair);
+        }
+        Ok(pairs.len() >= names.len())
+    }
+
+    /// Reads the next key of a map.
+    fn name_in_map(&mut self, key: &'c Kind) -> Result<&'de str> {
+        let reader = &mut self.reader;
+        reader.kind = key;
+        match reader.present()? {
+            Some(Value::Text(text)) => Ok(text),
+            Some(Value::Kind(Kind::Text)) => {
+                let len = reader.len()?;
+                reader.text(len)
+            }
+            _ => Err(unexpected(None, "a text")),
+        }
     }
 }
