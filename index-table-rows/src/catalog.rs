@@ -286,7 +286,7 @@ impl Catalog {
     /// ```
     #[inline]
     pub fn fields<'de, 'c>(&'c self, row: &'de [u8]) -> Result<Fields<'de, 'c>> {
-        Fields::new(self, row)
+        Fields::new(Reader::new(self, row))
     }
 
     /// Appends these fields of a row to `out`, each described by its name and its aliases. [`part`](Self::part) reads them. Returns
@@ -340,7 +340,7 @@ impl Catalog {
     /// As for [`fields`](Self::fields).
     #[inline]
     pub fn part<'de, 'c>(&'c self, copy: &'de [u8]) -> Result<Fields<'de, 'c>> {
-        Fields::of_part(self, copy)
+        Fields::of_part(Reader::new(self, copy))
     }
 
     #[inline]

@@ -68,7 +68,15 @@ enum Value<'de, 'c> {
 impl<'de, 'c> Reader<'de, 'c> {
     #[inline]
     pub(crate) fn new(catalog: &'c Catalog, row: &'de [u8]) -> Self {
-        let mut reader = Self { depth: 0, ..Self::at(catalog, row, &ROOT_KIND) };
+        let mut reader = Self {
+            rest: row,
+            kind: &ROOT_KIND,
+            catalog,
+            depth: 0,
+            by_names: false,
+            misplaced: false,
+            noted: None,
+        };
         // Nearly every row has a number of one byte.
         if let [at @ ..0x80, rest @ ..] = row
             && let Some(root) = catalog.unions.first()
@@ -78,12 +86,6 @@ impl<'de, 'c> Reader<'de, 'c> {
             reader.rest = rest;
         }
         reader
-    }
-
-    /// Reads a value of this kind inside of a struct.
-    #[inline]
-    fn at(catalog: &'c Catalog, rest: &'de [u8], kind: &'c Kind) -> Self {
-        Self { rest, kind, catalog, depth: 1, by_names: false, misplaced: false, noted: None }
     }
 
     pub(crate) fn by_names(catalog: &'c Catalog, row: &'de [u8]) -> Self {

@@ -12,7 +12,11 @@ mod postgres;
 mod refused;
 mod shop;
 
-use std::{path::PathBuf, thread, time::Duration};
+use std::{
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 use index_table::{Result, ShardMap, Store};
 
@@ -97,12 +101,13 @@ pub(crate) fn fill(place: &Place) -> TestResult {
         for tenant in TENANTS {
             store.transaction(|txn| first::fill(txn, (&people, &orders), tenant))?;
         }
-        let mut mailer = people.changes(&store, "mailer")?;
+        let (mut mailer, begun) = (people.changes(&store, "mailer")?, Instant::now());
         let taken = loop {
             let batch = mailer.next_batch(2)?;
             if batch.len() == 2 {
                 break batch;
             }
+            assert!(begun.elapsed() < Duration::from_mins(1), "it takes too long");
             // On a server, the transactions of other tests delay changes.
             thread::sleep(Duration::from_millis(1));
         };

@@ -1,9 +1,6 @@
 //! Copies of fields of a row: the row's number, and the bytes of their values.
 
-use super::{
-    Fields, Reader,
-    fields::{Row, short},
-};
+use super::{Fields, fields::Row};
 use crate::{
     bytes::varint,
     catalog::Catalog,
@@ -24,7 +21,7 @@ pub(crate) fn copy(
         return Ok(true);
     }
     out.truncate(start);
-    let copied = Fields::new(catalog, row).and_then(|fields| copy_any(fields, row, names, out));
+    let copied = catalog.fields(row).and_then(|fields| copy_any(fields, row, names, out));
     if copied.is_err() {
         out.truncate(start);
     }
@@ -134,12 +131,12 @@ fn copy_field<'c>(
         is_known = true;
         all.go_to(fields, position)?;
         all.rest.next();
-        let value = all.bytes;
-        let is_absent = all.passes_absent(field);
+        let value = all.reader.rest;
+        let is_absent = all.reader.passes_absent(field);
         if !is_absent {
-            all.with_reader(|reader| reader.skip_as(&field.kind))?;
+            all.reader.skip_as(&field.kind)?;
         }
-        let len = value.len() - all.bytes.len();
+        let len = value.len() - all.reader.rest.len();
         out.extend_from_slice(value.get(..len).unwrap_or_default());
         if !is_absent {
             break;
@@ -156,12 +153,12 @@ fn copy_pairs<'c>(
     out: &mut Vec<u8>,
 ) -> Result<bool> {
     let mut pairs = Vec::new();
-    for _ in 0..all.with_reader(Reader::count)? {
-        let start = all.bytes;
+    for _ in 0..all.reader.count()? {
+        let start = all.reader.rest;
         let name = all.name_in_map(key)?;
-        all.with_reader(|reader| reader.skip_as(value))?;
+        all.reader.skip_as(value)?;
         if names.iter().any(|names| names.contains(&name)) {
-            let len = start.len() - all.bytes.len();
+            let len = start.len() - all.reader.rest.len();
             pairs.push(start.get(..len).unwrap_or_default());
         }
     }
@@ -170,4 +167,14 @@ fn copy_pairs<'c>(
         out.extend_from_slice(pair);
     }
     Ok(pairs.len() >= names.len())
+}
+
+/// Returns the fields of a row that is a struct, with a number of one byte, and the bytes of its values.
+#[inline]
+fn short<'r, 'c>(catalog: &'c Catalog, row: &'r [u8]) -> Option<(&'c [Field], &'r [u8])> {
+    let [number @ ..0x80, rest @ ..] = row else { return None };
+    match catalog.unions.first()?.kinds.get(usize::from(*number))? {
+        Kind::Struct(list) => Some((&catalog.lists.get(*list as usize)?.fields, rest)),
+        _ => None,
+    }
 }

@@ -1,28 +1,25 @@
 //! The fields of a row, read one by one.
 
-use std::slice;
+use std::{mem, slice};
 
 use serde::Deserialize;
 
 use super::{Reader, Value, scalars::unexpected};
 use crate::{
-    catalog::Catalog,
     error::{Result, damaged},
     kind::{Field, Kind},
     tag,
 };
 
-/// The fields of a row: see [`Catalog::fields`] and [`Catalog::part`].
+/// The fields of a row: see [`Catalog::fields`](crate::Catalog::fields) and [`Catalog::part`](crate::Catalog::part).
 ///
 /// A field that follows the last one is read in place. Any other is found by its name, with the values between passed by
 /// their kinds; so it costs time in proportion to the row.
 pub struct Fields<'de, 'c> {
-    pub(super) catalog: &'c Catalog,
+    pub(super) reader: Reader<'de, 'c>,
     pub(super) row: Row<'c>,
     /// The fields that are not read yet. Empty for a map and for a part.
     pub(super) rest: slice::Iter<'c, Field>,
-    /// The bytes that are not read yet.
-    pub(super) bytes: &'de [u8],
     /// The bytes of all fields.
     pub(super) start: &'de [u8],
 }
@@ -41,56 +38,46 @@ pub(super) enum Row<'c> {
 
 impl<'de, 'c> Fields<'de, 'c> {
     #[inline]
-    pub(crate) fn new(catalog: &'c Catalog, row: &'de [u8]) -> Result<Self> {
-        match short(catalog, row) {
-            Some((fields, bytes)) => {
-                let (row, rest) = (Row::Struct(fields), fields.iter());
-                Ok(Self { catalog, row, rest, bytes, start: bytes })
-            }
-            None => Self::of_any(catalog, row),
-        }
-    }
-
-    /// The fields of a copy.
-    #[inline]
-    pub(crate) fn of_part(catalog: &'c Catalog, copy: &'de [u8]) -> Result<Self> {
-        match short(catalog, copy) {
-            Some((fields, bytes)) => {
-                let (row, rest) = (Row::Part(fields), [].iter());
-                Ok(Self { catalog, row, rest, bytes, start: bytes })
-            }
-            None => Self::of_any(catalog, copy).map(Self::into_part),
-        }
-    }
-
-    #[cold]
-    fn into_part(mut self) -> Self {
-        if let Row::Struct(fields) = self.row {
-            (self.row, self.rest) = (Row::Part(fields), [].iter());
-        }
-        self
-    }
-
-    /// The row with a long number, or with a tag after its number.
-    #[cold]
-    #[inline(never)]
-    fn of_any(catalog: &'c Catalog, row: &'de [u8]) -> Result<Self> {
-        let mut reader = Reader::new(catalog, row);
-        let (before, kind) = (reader.rest, reader.kind);
-        let row = match reader.present()? {
-            Some(Value::Kind(Kind::Struct(list))) => Row::Struct(&catalog.list(*list)?.fields),
-            Some(Value::Kind(Kind::Map(kinds))) => Row::Map(&kinds.0, &kinds.1),
-            Some(Value::Map) => Row::Map(&tag::ANY, &tag::ANY),
-            _ => {
-                reader.rest = before;
-                Row::Whole(kind)
-            }
+    pub(crate) fn new(mut reader: Reader<'de, 'c>) -> Result<Self> {
+        let row = match *reader.kind {
+            Kind::Struct(list) => Row::Struct(&reader.catalog.list(list)?.fields),
+            _ => Self::row(&mut reader)?,
         };
         let fields: &[Field] = match row {
             Row::Struct(fields) => fields,
             Row::Map(..) | Row::Whole(_) | Row::Part(_) => &[],
         };
-        Ok(Self { catalog, row, rest: fields.iter(), bytes: reader.rest, start: reader.rest })
+        // Inside of the struct.
+        reader.depth = 1;
+        Ok(Self { start: reader.rest, reader, row, rest: fields.iter() })
+    }
+
+    /// The fields of a copy.
+    #[inline]
+    pub(crate) fn of_part(reader: Reader<'de, 'c>) -> Result<Self> {
+        let mut part = Self::new(reader)?;
+        if let Row::Struct(fields) = part.row {
+            (part.row, part.rest) = (Row::Part(fields), [].iter());
+        }
+        Ok(part)
+    }
+
+    /// The row after its number, or after a tag.
+    #[cold]
+    #[inline(never)]
+    fn row(reader: &mut Reader<'de, 'c>) -> Result<Row<'c>> {
+        let (rest, kind) = (reader.rest, reader.kind);
+        match reader.present()? {
+            Some(Value::Kind(Kind::Struct(list))) => {
+                Ok(Row::Struct(&reader.catalog.list(*list)?.fields))
+            }
+            Some(Value::Kind(Kind::Map(kinds))) => Ok(Row::Map(&kinds.0, &kinds.1)),
+            Some(Value::Map) => Ok(Row::Map(&tag::ANY, &tag::ANY)),
+            _ => {
+                reader.rest = rest;
+                Ok(Row::Whole(kind))
+            }
+        }
     }
 
     /// Reads a field. The first of `names` is its name, the others are its aliases; the first of them that the row has
@@ -115,20 +102,21 @@ impl<'de, 'c> Fields<'de, 'c> {
         names: &[&'static str],
         mut read: impl FnMut(&mut Reader<'de, 'c>) -> Result<T>,
     ) -> Result<Option<T>> {
-        let kind = match self.next(names) {
-            Some(kind) => kind,
-            None => match self.find(names)? {
+        let kind = match (self.rest.as_slice().first(), names.first()) {
+            (Some(field), Some(name)) if !field.absent && field.name.is_asked_literal(name) => {
+                self.rest.next();
+                &field.kind
+            }
+            _ => match self.find(names)? {
                 Some(kind) => kind,
                 None => return Ok(None),
             },
         };
-        let mut reader = Reader::at(self.catalog, self.bytes, kind);
-        match read(&mut reader) {
-            Ok(value) if !reader.misplaced => {
-                self.bytes = reader.rest;
-                Ok(Some(value))
-            }
-            result => self.read_again(reader, kind, names, result, &mut read),
+        let before = self.reader.rest;
+        self.reader.kind = kind;
+        match read(&mut self.reader) {
+            Ok(value) if !self.reader.misplaced => Ok(Some(value)),
+            result => self.read_again(before, kind, names, result, &mut read),
         }
     }
 
@@ -139,31 +127,23 @@ impl<'de, 'c> Fields<'de, 'c> {
     /// As for [`field`](Self::field).
     #[inline]
     pub fn text(&mut self, names: &[&'static str]) -> Result<Option<&'de str>> {
-        let rest = self.rest.clone();
-        if let Some(Kind::Text) = self.next(names)
-            && let &[len @ ..0x80, ref bytes @ ..] = self.bytes
-            && let Some((text, bytes)) = bytes.split_at_checked(len.into())
-            && let Ok(text) = super::text(text)
-        {
-            self.bytes = bytes;
-            return Ok(Some(text));
-        }
-        self.rest = rest;
-        self.field(names)
-    }
-
-    /// Returns the kind of the next field if it has the first of the names, without the comparison of the letters.
-    #[inline]
-    fn next(&mut self, names: &[&'static str]) -> Option<&'c Kind> {
+        let fields = match self.row {
+            Row::Part(fields) => fields,
+            _ => self.rest.as_slice().get(..1).unwrap_or_default(),
+        };
         let is_named = |field: &&Field| {
             !field.absent && names.first().is_some_and(|name| field.name.is_asked_literal(name))
         };
-        if let Row::Part(fields) = self.row {
-            return fields.iter().find(is_named).map(|field| &field.kind);
+        if let Some(Field { kind: Kind::Text, .. }) = fields.iter().find(is_named)
+            && let &[len @ ..0x80, ref bytes @ ..] = self.reader.rest
+            && let Some((text, rest)) = bytes.split_at_checked(len.into())
+            && let Ok(text) = super::text(text)
+        {
+            self.rest.next();
+            self.reader.rest = rest;
+            return Ok(Some(text));
         }
-        let field = self.rest.as_slice().first().filter(is_named)?;
-        self.rest.next();
-        Some(&field.kind)
+        self.field(names)
     }
 
     /// The end of [`field_with`](Self::field_with) after an error, or if a struct inside must be read by names.
@@ -171,28 +151,29 @@ impl<'de, 'c> Fields<'de, 'c> {
     #[inline(never)]
     fn read_again<T>(
         &mut self,
-        mut reader: Reader<'de, 'c>,
+        before: &'de [u8],
         kind: &'c Kind,
         names: &[&'static str],
         mut result: Result<T>,
         read: &mut impl FnMut(&mut Reader<'de, 'c>) -> Result<T>,
     ) -> Result<Option<T>> {
-        if reader.misplaced {
+        let reader = &mut self.reader;
+        if mem::take(&mut reader.misplaced) {
             let suspect = reader.noted.take().and_then(|noted| noted.suspect);
-            reader = Reader { by_names: true, ..Reader::at(self.catalog, self.bytes, kind) };
-            result = read(&mut reader);
+            (reader.rest, reader.kind, reader.by_names) = (before, kind, true);
+            result = read(reader);
+            (reader.by_names, reader.noted) = (false, None);
             if let (Ok(_), Some((list, names))) = (&result, suspect) {
                 list.set_by_names(names);
             }
         }
-        self.bytes = reader.rest;
         result.map(Some).map_err(|error| {
             self.rewind();
             error.within(names.first().unwrap_or(&""))
         })
     }
 
-    /// Finds a field anywhere in the row. Returns its kind if the row has it; its value is then the next.
+    /// Finds a field anywhere in the row. Returns its kind if the row has it; the reader is then at its value.
     #[cold]
     #[inline(never)]
     fn find(&mut self, names: &[&'static str]) -> Result<Option<&'c Kind>> {
@@ -224,7 +205,7 @@ impl<'de, 'c> Fields<'de, 'c> {
         };
         self.go_to(fields, position)?;
         let field = self.rest.next();
-        Ok(field.filter(|field| !self.passes_absent(field)).map(|field| &field.kind))
+        Ok(field.filter(|field| !self.reader.passes_absent(field)).map(|field| &field.kind))
     }
 
     /// Goes to the field at this position of a struct.
@@ -243,7 +224,7 @@ impl<'de, 'c> Fields<'de, 'c> {
     /// Returns the kind of the next copied field, if it has this name.
     fn next_in_part(&mut self, fields: &'c [Field], name: &'static str) -> Option<&'c Kind> {
         let field = fields.iter().find(|field| field.name.is_asked(name))?;
-        (!self.passes_absent(field)).then_some(&field.kind)
+        (!self.reader.passes_absent(field)).then_some(&field.kind)
     }
 
     fn find_in_map(
@@ -253,54 +234,36 @@ impl<'de, 'c> Fields<'de, 'c> {
         name: &'static str,
     ) -> Result<Option<&'c Kind>> {
         self.rewind();
-        let count = self.with_reader(Reader::count)?;
-        for _ in 0..count {
+        for _ in 0..self.reader.count()? {
             if self.name_in_map(key)? == name {
                 return Ok(Some(value));
             }
-            self.with_reader(|reader| reader.skip_as(value))?;
+            self.reader.skip_as(value)?;
         }
         Ok(None)
     }
 
     /// Reads the next key of a map.
     pub(super) fn name_in_map(&mut self, key: &'c Kind) -> Result<&'de str> {
-        self.with_reader(|reader| {
-            reader.kind = key;
-            match reader.present()? {
-                Some(Value::Text(text)) => Ok(text),
-                Some(Value::Kind(Kind::Text)) => {
-                    let len = reader.len()?;
-                    reader.text(len)
-                }
-                _ => Err(unexpected(None, "a text")),
+        let reader = &mut self.reader;
+        reader.kind = key;
+        match reader.present()? {
+            Some(Value::Text(text)) => Ok(text),
+            Some(Value::Kind(Kind::Text)) => {
+                let len = reader.len()?;
+                reader.text(len)
             }
-        })
-    }
-
-    /// Whether the row lacks the next field. Then it is passed.
-    pub(super) fn passes_absent(&mut self, field: &Field) -> bool {
-        self.with_reader(|reader| reader.passes_absent(field))
+            _ => Err(unexpected(None, "a text")),
+        }
     }
 
     fn skip(&mut self, field: &'c Field) -> Result {
-        if self.passes_absent(field) {
-            return Ok(());
-        }
-        self.with_reader(|reader| reader.skip_as(&field.kind))
-    }
-
-    /// Calls `read` with a reader of the next value.
-    pub(super) fn with_reader<T>(&mut self, read: impl FnOnce(&mut Reader<'de, 'c>) -> T) -> T {
-        let mut reader = Reader::at(self.catalog, self.bytes, &tag::ANY);
-        let result = read(&mut reader);
-        self.bytes = reader.rest;
-        result
+        if self.reader.passes_absent(field) { Ok(()) } else { self.reader.skip_as(&field.kind) }
     }
 
     /// Goes back to the first field.
-    pub(super) fn rewind(&mut self) {
-        self.bytes = self.start;
+    fn rewind(&mut self) {
+        self.reader.rest = self.start;
         if let Row::Struct(fields) = self.row {
             self.rest = fields.iter();
         }
@@ -314,7 +277,7 @@ impl<'de, 'c> Fields<'de, 'c> {
     #[inline]
     pub fn end(self) -> Result {
         let is_struct = matches!(self.row, Row::Struct(_));
-        if is_struct && self.rest.len() == 0 && self.bytes.is_empty() {
+        if is_struct && self.rest.len() == 0 && self.reader.rest.is_empty() {
             return Ok(());
         }
         self.pass_rest()
@@ -331,28 +294,15 @@ impl<'de, 'c> Fields<'de, 'c> {
             }
             Row::Map(key, value) => {
                 self.rewind();
-                self.with_reader(|reader| reader.skip_pairs(key, value))?;
+                self.reader.skip_pairs(key, value)?;
             }
             Row::Whole(kind) => {
                 self.rewind();
-                self.with_reader(|reader| reader.skip_as(kind))?;
+                self.reader.skip_as(kind)?;
             }
             // It ends with the field that was read last.
             Row::Part(_) => {}
         }
-        if self.bytes.is_empty() { Ok(()) } else { Err(damaged()) }
-    }
-}
-
-/// Returns the fields of a row that is a struct, with a number of one byte, and the bytes of its values.
-#[inline]
-pub(super) fn short<'r, 'c>(
-    catalog: &'c Catalog,
-    row: &'r [u8],
-) -> Option<(&'c [Field], &'r [u8])> {
-    let [number @ ..0x80, rest @ ..] = row else { return None };
-    match catalog.unions.first()?.kinds.get(usize::from(*number))? {
-        Kind::Struct(list) => Some((&catalog.lists.get(*list as usize)?.fields, rest)),
-        _ => None,
+        if self.reader.rest.is_empty() { Ok(()) } else { Err(damaged()) }
     }
 }

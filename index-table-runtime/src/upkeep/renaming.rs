@@ -191,8 +191,8 @@ fn forget_former_maps(store: &Store, shards: &Shards, schema: &TableSchema) -> R
     if store.inner.table(schema.name).is_some() {
         return Ok(());
     }
-    let former = schema.was.iter().filter(|was| shards.location_of(was).is_none());
-    former.into_iter().try_for_each(|was| shards.forget_former_maps((was, schema.name)))
+    let mut former = schema.was.iter().filter(|was| shards.location_of(was).is_none());
+    former.try_for_each(|was| shards.forget_former_maps((was, schema.name)))
 }
 
 /// Checks that the rows of a former table fit the declaration, before any shard is changed.

@@ -16,7 +16,7 @@ use crate::model::{
 /// support for it refuses the former name.
 const RENAMED: u8 = 0;
 
-/// The beginning of the name of a queue among the databases of an engine. The name of its table follows.
+/// The prefix of a queue's database. The name of its table follows.
 pub(crate) const QUEUE: &str = ".queue.";
 
 /// The advice to a program with a former name.

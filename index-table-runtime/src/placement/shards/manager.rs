@@ -282,7 +282,6 @@ impl Manager {
         self.options.get().cloned().unwrap_or_default()
     }
 
-    /// Replaces all records, in one transaction.
     /// Changes the records in one transaction, so that no change of another thread is lost.
     pub(super) fn update(&self, change: &dyn Fn(&mut Encoded) -> Result<()>) -> Result<()> {
         let records = update(&self.engine, &MANAGER, change)?;

@@ -87,7 +87,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds the parts of the maps of a renamed table to the own records of the shards. The parts of the former maps stay until
+    /// Adds a renamed table's maps to the shards' own records, which keep those of the former name until
     /// [`forget_former_maps`](Engine::forget_former_maps).
     pub(crate) fn add_renamed_maps(&self, (from, to): (&str, &str)) -> Result<()> {
         self.change_own(&|own| {
