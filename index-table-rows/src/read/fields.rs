@@ -55,6 +55,11 @@ impl<'de, 'c> Fields<'de, 'c> {
     /// The fields of a copy.
     #[inline]
     pub(crate) fn of_part(reader: Reader<'de, 'c>) -> Result<Self> {
+        if let Kind::Struct(list) = *reader.kind {
+            let fields = &reader.catalog.list(list)?.fields;
+            let reader = Reader { depth: 1, ..reader };
+            return Ok(Self { start: reader.rest, reader, row: Row::Part(fields), rest: [].iter() });
+        }
         let mut part = Self::new(reader)?;
         if let Row::Struct(fields) = part.row {
             (part.row, part.rest) = (Row::Part(fields), [].iter());
