@@ -58,7 +58,12 @@ impl<'de, 'c> Fields<'de, 'c> {
         if let Kind::Struct(list) = *reader.kind {
             let fields = &reader.catalog.list(list)?.fields;
             let reader = Reader { depth: 1, ..reader };
-            return Ok(Self { start: reader.rest, reader, row: Row::Part(fields), rest: [].iter() });
+            return Ok(Self {
+                start: reader.rest,
+                reader,
+                row: Row::Part(fields),
+                rest: [].iter(),
+            });
         }
         let mut part = Self::new(reader)?;
         if let Row::Struct(fields) = part.row {
