@@ -173,6 +173,8 @@ pub(crate) struct UpgradedTable {
     pub(crate) table: &'static str,
     pub(crate) rows: u64,
     pub(crate) upgraded: u64,
+    pub(crate) bytes_before: u64,
+    pub(crate) bytes_after: u64,
 }
 
 /// An open table.
@@ -291,7 +293,13 @@ impl<R: Row> Typed for Opened<R> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<UpgradedTable, Failure> {
         let done = self.table.upgrade(store).progress(progress).run()?;
-        Ok(UpgradedTable { table: R::TABLE.name, rows: done.rows, upgraded: done.upgraded })
+        Ok(UpgradedTable {
+            table: R::TABLE.name,
+            rows: done.rows,
+            upgraded: done.upgraded,
+            bytes_before: done.bytes_before,
+            bytes_after: done.bytes_after,
+        })
     }
 
     fn expire(&self, store: &Store, limit: u64) -> Result<u64, Failure> {

@@ -137,8 +137,12 @@ impl Chosen<Written> {
         }
         Ok(out.put(&json!({ "tables": reports }), |text| {
             reports.iter().try_for_each(|report| {
-                let UpgradedTable { table, rows, upgraded } = report;
-                writeln!(text, "table `{table}`: {upgraded} of {rows} rows upgraded")
+                let UpgradedTable { table, rows, upgraded, bytes_before, bytes_after } = report;
+                writeln!(
+                    text,
+                    "table `{table}`: {upgraded} of {rows} rows upgraded, {bytes_before} bytes before and \
+                     {bytes_after} after"
+                )
             })
         })?)
     }

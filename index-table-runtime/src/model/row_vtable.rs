@@ -30,6 +30,13 @@ type Load = fn(&Lists, &mut Image, &[u8]) -> Result<Result<()>, DecodeError>;
 type LoadUnchecked =
     fn(&Lists, &mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>;
 
+/// Like [`Load`], for the row as it would be written now. The bytes are appended to the buffer.
+type LoadRenewed =
+    fn(&Lists, &mut Image, &[u8], &mut Vec<u8>) -> Result<Result<()>, DecodeError>;
+
+/// Reads the row with these bytes, and drops it.
+type Read = fn(&Lists, &[u8]) -> Result<(), DecodeError>;
+
 /// Compares a row of an older version with the converted row.
 type CheckConversion = fn(&Lists, &[u8]) -> Result<(), DecodeError>;
 
@@ -52,9 +59,11 @@ pub(crate) struct RowVtable {
     pub(crate) distribution: Distribution,
     load: Load,
     load_unchecked: LoadUnchecked,
+    read: Read,
     /// [`row::check_conversion`], if the table has older versions.
     check_conversion: Option<CheckConversion>,
     renew: Renew,
+    load_renewed: LoadRenewed,
     hashed: Hash,
     /// The index for the expiry, if the rows expire.
     pub(crate) expiry: Option<Expiry>,
@@ -92,6 +101,7 @@ impl RowVtable {
             distribution: R::DISTRIBUTION,
             load: load::<R>,
             load_unchecked: load_unchecked::<R>,
+            read: |lists, bytes| row::decode_unchecked::<R>(lists, bytes).map(drop),
             hashed: hashed::<R>,
             check_conversion: if R::TABLE.previous.is_some() {
                 Some(row::check_conversion::<R>)
@@ -99,6 +109,7 @@ impl RowVtable {
                 None
             },
             renew: row::renew::<R>,
+            load_renewed: load_renewed::<R>,
             expiry: R::EXPIRY,
             aggregates: R::AGGREGATES,
             changes: R::CHANGES,
@@ -122,9 +133,11 @@ impl RowVtable {
             distribution,
             load: |_, _, _| Err(UNKNOWN),
             load_unchecked: |_, _, _, _| Err(UNKNOWN),
+            read: |_, _| Err(UNKNOWN),
             hashed: |_, _, _, _| Err(UNKNOWN),
             check_conversion: None,
             renew: |_, _| Err(UNKNOWN),
+            load_renewed: |_, _, _, _| Err(UNKNOWN),
             expiry: None,
             aggregates,
             changes,
@@ -246,6 +259,11 @@ impl TableRows {
         (self.vtable.load_unchecked)(&self.lists, image, bytes, index)
     }
 
+    /// Reads the row with these bytes, without checking its conversion.
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<(), DecodeError> {
+        (self.vtable.read)(&self.lists, bytes)
+    }
+
     /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
     pub(crate) fn hashed(
         &self,
@@ -283,6 +301,22 @@ impl TableRows {
     /// Returns the bytes of a row of any version and list in the current version, with the current lists.
     pub(crate) fn renew(&self, bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
         (self.vtable.renew)(&self.lists, bytes)
+    }
+
+    /// Loads the row that is stored under `primary_key` as it would be written now, and returns whether its bytes are others.
+    /// They replace the content of `renewed`. Fails if the row has another primary key.
+    pub(crate) fn load_renewed(
+        &self,
+        image: &mut Image,
+        bytes: &[u8],
+        primary_key: &[u8],
+        renewed: &mut Vec<u8>,
+    ) -> Result<bool> {
+        renewed.clear();
+        (self.vtable.load_renewed)(&self.lists, image, bytes, renewed)
+            .map_err(|error| self.corrupt(error, primary_key))??;
+        self.check_primary_key(image, primary_key)?;
+        Ok(renewed != bytes)
     }
 
     /// Loads a row that is stored under `primary_key`. Fails if the row has another primary key.
@@ -384,6 +418,22 @@ fn load<R: Entity>(
         Ok(row) => Ok(image.load_stored(lists, &row, bytes, None)),
         Err(error) => Err(error),
     }
+}
+
+fn load_renewed<R: Entity>(
+    lists: &Lists,
+    image: &mut Image,
+    bytes: &[u8],
+    renewed: &mut Vec<u8>,
+) -> Result<Result<()>, DecodeError> {
+    let row = row::decode::<R>(lists, bytes)?;
+    row::encode(lists, &row, renewed)
+        .map_err(|error| DecodeError::Again(error.to_string().into()))?;
+    if renewed == bytes {
+        return Ok(image.load_stored(lists, &row, bytes, None));
+    }
+    // Its entries are those of the row as it reads back.
+    load::<R>(lists, image, renewed)
 }
 
 fn load_unchecked<R: Entity>(

@@ -151,10 +151,10 @@ impl Store {
         tables.iter().map(|table| Usage::of(&table.shared.usage)).collect()
     }
 
-    /// Rewrites the rows of older versions in the current version, in all tables that are in use. Calls the
+    /// Rewrites the rows of older versions, and of structs with other fields, in all tables that are in use. Calls the
     /// `upgrade` of each repository, and returns the sums.
     ///
-    /// Cost: the sum over the tables; a table whose rows all have the current version is not read.
+    /// Cost: all rows are read once.
     ///
     /// # Errors
     ///
@@ -163,9 +163,7 @@ impl Store {
         self.inner.engines.refuse_forked()?;
         let mut sum = Upgraded::default();
         for table in self.inner.tables_in_use() {
-            let Upgraded { rows, upgraded } = Upgrade::new(self, &table).run()?;
-            sum.rows += rows;
-            sum.upgraded += upgraded;
+            sum.add(Upgrade::new(self, &table).run()?);
         }
         Ok(sum)
     }

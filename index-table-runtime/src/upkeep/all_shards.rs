@@ -43,7 +43,11 @@ pub(super) fn build_global(
     if !of_shards.are_complete() {
         return empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt);
     }
-    in_all(shards, tables, &|writer| build::at_once(rows, writer, &unbuilt, build::MEMORY))?;
+    // The build writes rows of older lists again.
+    let _lineage = rows.lists.begin();
+    in_all(shards, tables, &|writer| {
+        build::at_once(rows, writer, &unbuilt, &unbuilt, build::MEMORY)
+    })?;
     Ok(Vec::new())
 }
 

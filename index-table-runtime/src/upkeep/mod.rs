@@ -18,6 +18,7 @@ pub(crate) mod opening;
 mod parallel;
 pub(crate) mod queue;
 mod read_only;
+mod readable;
 pub(crate) mod rebalance;
 pub(crate) mod recorded;
 mod references;

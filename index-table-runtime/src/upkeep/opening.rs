@@ -18,7 +18,7 @@ use crate::{
     upkeep::{
         build::{self, Build},
         changes::forget_list,
-        lists, read_only, references,
+        lists, read_only, readable, references,
         renaming::{self, Renamed},
         shards, versions,
     },
@@ -129,6 +129,8 @@ fn declare(
     store.inner.open_once(rows, |engines| {
         let engine = store.inner.engine()?;
         span!(DEBUG, "open", table = rows.schema.name);
+        // Builds write rows of older lists again.
+        let _lineage = rows.lists.begin();
         let (mut declared, mut renamed) = (Declared::default(), Renamed::default());
         let mut attempts = 0;
         let attempt = || {
@@ -240,9 +242,9 @@ fn prepare(
         }
         declared.changes = file.changes;
         let states = states(table, writer)?;
-        let retired: Vec<_> = states.values().cloned().filter_map(StateRecord::retired).collect();
-        let comparison = file.compare(&declared, &retired, schema)?;
+        let comparison = file.compare(&declared, schema)?;
         versions::check(schema, writer.reader())?;
+        readable::check(rows, writer.reader())?;
         let mut unfinished: Vec<_> =
             states.keys().filter_map(|name| schema.position_of(name)).collect();
         let is_queue_read = matches!(comparison, Comparison::Build(_))
@@ -300,18 +302,20 @@ fn prepare(
         }
     }
 
+    let incomplete = [&*new, &unfinished, global(rows, part)].concat();
     if writer.reader().is_concurrent() {
         // A concurrent writer may not see the position of a build. Its writes conflict with this transaction instead.
         let is_aggregate = |position: &usize| schema.aggregate(*position).is_some();
         let aggregates: Vec<usize> =
             new.iter().chain(&unfinished).copied().filter(is_aggregate).collect();
-        build::at_once(rows, writer, &aggregates, build::MEMORY)?;
+        build::at_once(rows, writer, &aggregates, &incomplete, build::MEMORY)?;
         new.retain(|position| !is_aggregate(position));
         unfinished.retain(|position| !is_aggregate(position));
     }
     let count = count(writer)?;
     if count == 0 || (!online && count <= SMALL) {
-        build::at_once(rows, writer, &[new, unfinished].concat(), build::MEMORY)?;
+        let indexes = [new, unfinished].concat();
+        build::at_once(rows, writer, &indexes, &incomplete, build::MEMORY)?;
     } else {
         build::declare(rows, writer, &new, count)?;
         for index in new.into_iter().chain(unfinished) {

@@ -8,12 +8,11 @@ use crate::{
         error::{Error, Result},
         row_vtable::TableRows,
         schema::{
-            Comparison, IndexRecord, Source, StateRecord, TableRecord, TableSchema, VersionRecord,
-            is_index, version_of,
+            Comparison, IndexRecord, Source, StateRecord, TableRecord, TableSchema, is_index, version_of,
         },
     },
     store::{Declared, OpenTable, Store},
-    upkeep::{lists, opening::Origin, recorded},
+    upkeep::{lists, opening::Origin, readable, recorded},
 };
 
 const DECLARE: &str = "open the store once without `read_only(true)`, which changes the file, or declare \
@@ -42,7 +41,7 @@ pub(super) fn find(
     rows: &TableRows,
     (global, origin, is_shard): (&[usize], Origin, bool),
 ) -> Result<Arc<OpenTable>> {
-    store.inner.open_once(rows, |_| {
+    let table = store.inner.open_once(rows, |_| {
         let engine = store.inner.engine()?;
         let schema = rows.schema;
         let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
@@ -59,7 +58,9 @@ pub(super) fn find(
             return Err(mismatch(schema, difference, "open it again"));
         };
         Ok((tables.into(), declared))
-    })
+    })?;
+    readable::check(rows, store.read()?.reader(&table)?)?;
+    Ok(table)
 }
 
 /// Whether the record of a table in the file has all those of these global indexes that are in it.
@@ -95,16 +96,13 @@ fn fit(rows: &TableRows, records: &Records, declared: TableRecord) -> Result<Dec
             continue;
         };
         if let Some(version) = version_of(part) {
-            let older = VersionRecord::decode(table, version, record)?;
-            schema.check_older(version, &older.fields)?;
+            schema.check_older(version)?;
         } else if is_index(part) {
             let state = StateRecord::decode(record);
             states.insert(part, state.ok_or_else(|| StateRecord::unreadable(table, part))?);
         }
     }
-    let retired: Vec<_> = states.values().cloned().filter_map(StateRecord::retired).collect();
-
-    let comparison = file.compare(&declared, &retired, schema)?;
+    let comparison = file.compare(&declared, schema)?;
     if file.version < declared.version {
         let versions = (file.version, declared.version);
         let difference = format!(

@@ -8,7 +8,7 @@ use crate::{
         reference::{MARK, ReferenceSchema},
         row_vtable::RowVtable,
         schema::{
-            Parts, Renaming, TableRecord, TableSchema, VersionRecord, renamed_to, version_of,
+            Parts, Renaming, TableRecord, TableSchema, renamed_to, version_of,
         },
     },
     store::{Renewed, Shards, Store, transaction},
@@ -207,11 +207,10 @@ fn check_rows(
             continue;
         }
         if let Some(version) = version_of(part) {
-            let older = VersionRecord::decode(schema.name, version, record)?;
-            schema.check_older(version, &older.fields)?;
+            schema.check_older(version)?;
         } else if part.is_empty() && renamed_to(record).is_none() {
             let file = TableRecord::decode(schema.name, record)?;
-            file.compare(&TableRecord::of(schema, |_| ""), &[], schema)?;
+            file.compare(&TableRecord::of(schema, |_| ""), schema)?;
         }
     }
     Ok(())

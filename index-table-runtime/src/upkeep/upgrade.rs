@@ -1,4 +1,4 @@
-//! Rewrites all rows of older versions in the current version.
+//! Rewrites all rows of older versions, and of older lists.
 
 use std::{fmt, time::Instant};
 
@@ -8,7 +8,6 @@ use crate::{
     model::{
         entry::Position,
         error::{Error, Result},
-        row,
         row_vtable::TableRows,
         schema::Source,
     },
@@ -16,7 +15,7 @@ use crate::{
     store::{OpenTable, ShardId, Store, engine_of, parts_of},
     upkeep::versions,
     usage::{Progress, trace::span},
-    write::rows,
+    write::{Scratch, rows},
 };
 
 /// The default number of bytes of rows that are written in a transaction.
@@ -28,12 +27,12 @@ const READ: usize = 16;
 /// The entries of a global index may be in other shards than their rows.
 const ONE_SHARD: &str = "upgrading a single shard of a table with a global index";
 
-/// Rewrites the rows of older versions in the current version. From the `upgrade` of a repository; it does
-/// nothing until [`run`](Upgrade::run).
+/// Rewrites the rows of older versions, and the rows of structs with other fields or other types inside of them. From the `upgrade`
+/// of a repository; it does nothing until [`run`](Upgrade::run).
 ///
-/// An upgrade is optional: rows of older versions can be read, and are written in the current version when
-/// they change. After an upgrade, reading a row no longer needs a conversion, and the structs of older versions
-/// can be removed from the code.
+/// An upgrade is optional: such rows can be read, and are written like new rows when they change. After an upgrade, reading a row
+/// no longer needs a conversion, the structs of older versions, `alias` and `default` can be removed from the code, and the file no
+/// longer has the values of removed fields.
 ///
 /// # Examples
 ///
@@ -98,8 +97,22 @@ pub struct Upgrade<'a> {
 pub struct Upgraded {
     /// The number of rows that were read.
     pub rows: u64,
-    /// The number of rows that were rewritten in the current version.
+    /// The number of rows that were rewritten.
     pub upgraded: u64,
+    /// The size of these rows before, in bytes.
+    pub bytes_before: u64,
+    /// The size of these rows after, in bytes.
+    pub bytes_after: u64,
+}
+
+impl Upgraded {
+    pub(crate) const fn add(&mut self, other: Self) {
+        let Self { rows, upgraded, bytes_before, bytes_after } = other;
+        self.rows += rows;
+        self.upgraded += upgraded;
+        self.bytes_before += bytes_before;
+        self.bytes_after += bytes_after;
+    }
 }
 
 impl<'a> Upgrade<'a> {
@@ -133,13 +146,13 @@ impl<'a> Upgrade<'a> {
     /// Rewrites the rows, in one transaction after another. Between them, other threads and processes can write.
     /// The last transaction records that there are no rows of older versions.
     ///
-    /// Rows that are added after the last row during the upgrade have the current version, and are not read.
+    /// Rows that are added after the last row during the upgrade are written by the current struct, and are not read.
     ///
     /// The process may end at any point. The next run starts at the first row, and reads finished rows without
-    /// rewriting them. If the catalog records no older versions, the table is not read.
+    /// rewriting them.
     ///
-    /// Cost: the table is read once. Each row of an older version is converted and written, with its entries in
-    /// full indexes. The rows of one batch are in memory.
+    /// Cost: the table is read once, and each row is decoded and encoded. A row with other bytes is written, with its entries in
+    /// full and partial indexes. The rows of one batch are in memory.
     ///
     /// # Errors
     ///
@@ -180,12 +193,11 @@ impl<'a> Upgrade<'a> {
             let of_shard =
                 of_shard.as_mut().map(|it| Box::new(it) as Box<dyn FnMut(Progress) + '_>);
             let work = Work { store: &store, table: &table, rows: &table.rows, batch_bytes };
-            let Upgraded { rows, upgraded } = match work.run(of_shard) {
+            let of_shard = match work.run(of_shard) {
                 Err(error) if shard.is_none() && is_of_left_shard(&error) => continue,
                 done => done?,
             };
-            done.rows += rows;
-            done.upgraded += upgraded;
+            done.add(of_shard);
         }
         Ok(done)
     }
@@ -207,8 +219,8 @@ struct Work<'a> {
 
 /// The rows of a transaction.
 struct Batch {
-    /// The primary keys and bytes of the rows that don't have the current version.
-    older: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The rows of older versions and lists: the primary key, the stored bytes and the new bytes of each.
+    older: Vec<[Vec<u8>; 3]>,
     /// The number of rows that were read.
     rows: u64,
     /// The primary key of the last row that was read; `None` at the end of the table.
@@ -222,16 +234,16 @@ impl Work<'_> {
         let (mut done, mut last, started) = (Upgraded::default(), None, Instant::now());
         let end = {
             let txn = self.store.read()?;
-            let reader = txn.reader(self.table)?;
-            if versions::recorded(reader)?.is_empty() {
-                return Ok(done);
-            }
-            last_key(reader)?
+            last_key(txn.reader(self.table)?)?
         };
         loop {
             let batch = self.next_batch(last.as_deref(), &end)?;
             done.rows += batch.rows;
-            done.upgraded += batch.older.len() as u64;
+            for [_, stored, renewed] in &batch.older {
+                done.upgraded += 1;
+                done.bytes_before += stored.len() as u64;
+                done.bytes_after += renewed.len() as u64;
+            }
             if let Some(progress) = &mut progress {
                 progress(Progress::new("rows", done.rows, Some(batch.total), started));
             }
@@ -247,11 +259,16 @@ impl Work<'_> {
         self.store.transaction(|txn| {
             let (mut writer, scratch, written) = txn.writer(self.table)?;
             let batch = self.read(writer.reader(), last, end)?;
-            for (primary_key, bytes) in &batch.older {
-                let renewed = self.rows.renew(bytes);
-                let renewed = renewed.map_err(|error| self.rows.corrupt(error, primary_key))?;
-                let row = (primary_key.as_slice(), bytes.as_slice(), renewed.as_slice());
-                rows::upgrade(self.rows, &mut writer, scratch, written, row)?;
+            let mut incomplete = Vec::new();
+            for index in self.rows.schema.positions() {
+                let state = self.table.state(writer.reader(), index)?;
+                incomplete.extend(state.is_some().then_some(index));
+            }
+            let Scratch { old, new, .. } = scratch;
+            for [primary_key, stored, renewed] in &batch.older {
+                let bytes = [stored.as_slice(), renewed];
+                rows::load_both(self.rows, [old, new], primary_key, bytes, &incomplete)?;
+                rows::renew(self.rows, &mut writer, written, old, new)?;
             }
             // No process can write rows of older versions, since each writer compares its declaration with the
             // table's record, which has the current version.
@@ -270,7 +287,6 @@ impl Work<'_> {
         let (mut to_write, mut read) = (0, 0);
         let position = last.map(|key| Position { key: Vec::new(), primary_key: key.to_vec() });
         let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
-        let current = self.rows.schema.version;
         let mut found = reader.cursor(query)?;
         while found.advance()? {
             let fact = found.entry();
@@ -279,9 +295,11 @@ impl Work<'_> {
             }
             batch.rows += 1;
             read += fact.data.len();
-            if row::version(fact.data) != Ok(current) {
+            let renewed = self.rows.renew(fact.data);
+            let renewed = renewed.map_err(|error| self.rows.corrupt(error, fact.primary_key))?;
+            if renewed != fact.data {
                 to_write += fact.data.len();
-                batch.older.push((fact.primary_key.to_vec(), fact.data.to_vec()));
+                batch.older.push([fact.primary_key.to_vec(), fact.data.to_vec(), renewed]);
             }
             if to_write >= self.batch_bytes || read / READ >= self.batch_bytes {
                 batch.last = Some(fact.primary_key.to_vec());

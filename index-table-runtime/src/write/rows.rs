@@ -14,7 +14,7 @@ use crate::{
     query::DANGLING,
     usage::RowWrite,
     write::{
-        Counting, Scratch, Written,
+        Counting, Written,
         aggregates::NewTotals,
         changes,
         maintenance::MaintenancePlan,
@@ -406,28 +406,39 @@ fn send(
     }
 }
 
-/// Writes the row with this primary key, stored as `bytes` of an older version, as `renewed`, in the current
-/// version.
-pub(crate) fn upgrade(
+/// Writes the row `old` as `new`: the same row in the current version, with the current lists.
+pub(crate) fn renew(
     rows: &TableRows,
     writer: &mut Writer<'_, '_>,
-    Scratch { old, new, .. }: &mut Scratch,
     written: &mut Written,
-    (primary_key, bytes, renewed): (&[u8], &[u8], &[u8]),
+    old: &Image,
+    new: &Image,
 ) -> Result<()> {
-    rows.load_stored(old, bytes, primary_key)?;
-    rows.load_stored(new, renewed, primary_key)?;
-    // If the keys differ, the entries were written with another conversion of the row.
-    if !old.same_keys(new) {
-        let version = row::version(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
-        let reason = "it has other keys each time, or when it is read back".to_owned();
-        return Err(rows.conversion(version, primary_key, reason));
-    }
     // The changes are made in line, since a table can have more rows than a queue has room for.
     if let Some(plan) = &mut written.plan {
         plan.begin(true);
     }
     replace(rows, writer, old, new, written)
+}
+
+/// Loads the row with this primary key, stored as `bytes`, into `old`, and its bytes of the current version and lists into `new`.
+/// Fails if their keys differ in an index that has the entries of all rows: the entries were written with another conversion of the
+/// row. `incomplete` has the other indexes.
+pub(crate) fn load_both(
+    rows: &TableRows,
+    [old, new]: [&mut Image; 2],
+    primary_key: &[u8],
+    [bytes, renewed]: [&[u8]; 2],
+    incomplete: &[usize],
+) -> Result<()> {
+    rows.load_stored(old, bytes, primary_key)?;
+    rows.load_stored(new, renewed, primary_key)?;
+    if old.same_keys_without(new, incomplete) {
+        return Ok(());
+    }
+    let version = row::version(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
+    let reason = "it has other keys each time, or when it is read back".to_owned();
+    Err(rows.conversion(version, primary_key, reason))
 }
 
 /// Loads the image of the row with this primary key.

@@ -108,6 +108,15 @@ impl Image {
                 && (0..indexes).all(|index| self.keys(index) == other.keys(index)))
     }
 
+    /// Like [`same_keys`](Image::same_keys), without the indexes at these positions.
+    pub(crate) fn same_keys_without(&self, other: &Self, without: &[usize]) -> bool {
+        let indexes = self.entries.ends.len();
+        let is_same = |index| without.contains(&index) || self.keys(index) == other.keys(index);
+        self.primary_key == other.primary_key
+            && indexes == other.entries.ends.len()
+            && (0..indexes).all(is_same)
+    }
+
     /// Like [`same_keys`](Image::same_keys), but faster, and false for equal collections with their elements
     /// in different orders.
     pub(crate) fn same_key_bytes(&self, other: &Self) -> bool {

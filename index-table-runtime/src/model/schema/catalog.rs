@@ -9,7 +9,7 @@ use super::{
     AggregateSchema, Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, SumSchema,
     TableSchema, field_of,
     renamed::{WAY_OUT, renamed_to},
-    versions::{VersionRecord, first_difference, names_and_types},
+    versions::{VersionRecord, names_and_types},
 };
 use crate::model::{
     error::{Error, Result},
@@ -283,18 +283,14 @@ impl TableRecord {
         self.indexes.iter().filter(gone).map(move |index| Retired { version, index: index.clone() })
     }
 
-    /// Compares the record in the file (`self`) with the declaration. `retired` are the indexes that were
-    /// declared earlier.
+    /// Compares the record in the file (`self`) with the declaration. Rows have the names of their fields, so the fields can be
+    /// others. An index is built again if its entries may be others: it has a computed field or a filter and any field is
+    /// another, or it has a field that is new or of another type.
     ///
     /// # Errors
     ///
     /// [`Error::SchemaMismatch`] if the rows in the file can't be read with the declaration.
-    pub(crate) fn compare(
-        &self,
-        declared: &Self,
-        retired: &[Retired],
-        schema: &TableSchema,
-    ) -> Result<Comparison> {
+    pub(crate) fn compare(&self, declared: &Self, schema: &TableSchema) -> Result<Comparison> {
         let table = schema.name;
         let mismatch =
             |difference, way_out| Err(Error::SchemaMismatch { table, difference, way_out });
@@ -320,56 +316,58 @@ impl TableRecord {
             );
         }
         if self.version < declared.version {
-            schema.check_older(self.version, &self.fields)?;
-            let stays = |index: &IndexRecord| {
-                index.is_made_of(|field| schema.keeps(self.version, field))
-                    && self.indexes.iter().any(|stored| stored.fits(index))
-            };
-            let build = declared.indexes.iter().enumerate().filter(|(_, index)| !stays(index));
-            return Ok(Comparison::Build(build.map(|(position, _)| position).collect()));
-        }
-        if let Some(difference) = first_difference(&self.fields, &declared.fields) {
-            return mismatch(
-                difference,
-                "declare the fields as the file has them, or give the struct the next `version`, and \
-                 the one that the file has as its `previous`",
-            );
-        }
-        // If the field's type has the same name but different variants, numbers in rows would be read as
-        // other variants.
-        for field in declared.indexes.iter().flat_map(|index| &index.key) {
-            let retired = retired.iter().filter(|retired| retired.version == self.version);
-            let stored = self.indexes.iter().chain(retired.map(|retired| &retired.index));
-            let stored = stored.flat_map(|index| &index.key);
-            let mut stored =
-                stored.filter(|stored| stored.name == field.name && stored.form == field.form);
-            if let Some(stored) = stored.find(|stored| is_other_enum(&stored.shape, &field.shape)) {
-                return mismatch(
-                    format!(
-                        "keys of its field `{}` are {} in the file and {} in the code",
-                        field.name, stored.shape, field.shape
-                    ),
-                    "declare the variants as the file has them, and new ones after them, or copy the \
-                     rows into a table of another name",
-                );
-            }
+            schema.check_older(self.version)?;
         }
         if self == declared {
             return Ok(Comparison::Same);
         }
-        let build = declared.indexes.iter().enumerate();
-        let build =
-            build.filter(|(_, index)| !self.indexes.iter().any(|stored| stored.fits(index)));
+        let stays = |index: &IndexRecord| {
+            self.keeps_entries(index, declared, schema)
+                && self.indexes.iter().any(|stored| stored.fits(index))
+        };
+        let build = declared.indexes.iter().enumerate().filter(|(_, index)| !stays(index));
         Ok(Comparison::Build(build.map(|(position, _)| position).collect()))
+    }
+
+    /// Whether rows that were written with this record have the same entries in an index of `declared`.
+    fn keeps_entries(&self, index: &IndexRecord, declared: &Self, schema: &TableSchema) -> bool {
+        if self.version == declared.version {
+            return self.has_same_fields(index, declared);
+        }
+        let older = schema.older(self.version).map_or(&[][..], |older| older.schema.fields);
+        let is_as_declared = |name: &str| {
+            let older = older.iter().find(|field| field.name == name);
+            older.is_some_and(|older| self.field(name) == Some(older.declared))
+        };
+        index.is_made_of(|name| is_as_declared(name) && schema.keeps(self.version, name))
+    }
+
+    /// Whether the fields on which an index of `declared` depends are the same in both records of one version.
+    fn has_same_fields(&self, index: &IndexRecord, declared: &Self) -> bool {
+        self.has_fields_of(declared)
+            || index.is_made_of(|name| self.field(name) == declared.field(name))
+    }
+
+    /// Returns the declared type of a field.
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(own, _)| own == name).map(|(_, declared)| declared.as_str())
+    }
+
+    /// Whether the rows have the same fields, in any order.
+    fn has_fields_of(&self, other: &Self) -> bool {
+        self.fields.len() == other.fields.len()
+            && self.fields.iter().all(|field| other.fields.contains(field))
     }
 }
 
 impl TableRecord {
     /// Whether this record has the index at this position of `code`, for rows of the same version.
     pub(crate) fn has_index_of(&self, code: &Self, index: usize) -> bool {
-        let index = code.indexes.get(index);
-        self.version == code.version
-            && index.is_some_and(|code| self.indexes.iter().any(|stored| stored.fits(code)))
+        code.indexes.get(index).is_some_and(|index| {
+            self.version == code.version
+                && self.has_same_fields(index, code)
+                && self.indexes.iter().any(|stored| stored.fits(index))
+        })
     }
 
     /// Returns the version of `self` and its record, if `declared` has a later version. The catalog keeps
@@ -448,11 +446,6 @@ impl KeyFieldRecord {
 
 fn all_fit(file: &[KeyFieldRecord], code: &[KeyFieldRecord]) -> bool {
     file.len() == code.len() && file.iter().zip(code).all(|(file, code)| file.fits(code))
-}
-
-/// Whether the shapes differ in the variants of an enum.
-fn is_other_enum(file: &str, code: &str) -> bool {
-    file.contains("enum[") && code.contains("enum[") && !fits(file, code)
 }
 
 fn key_fields(fields: &[KeyField]) -> Vec<KeyFieldRecord> {

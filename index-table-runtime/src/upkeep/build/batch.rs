@@ -2,20 +2,21 @@
 
 use super::{
     duplicates,
-    rows::{self, Met, Range},
+    rows::{self, Met, Range, Renewal},
 };
 use crate::{
     engine::{Read, ReadRecords as _, Space, Write, WriteRecords as _},
     model::{
         error::Result,
         index_state::{Duplicate, Duplicates},
+        maintain::{Change, Image, Sink, data_changes},
         row_vtable::TableRows,
         schema::{Building, Source, StateRecord},
     },
     placement::Writer,
     store::OpenTable,
     usage::trace::span,
-    write::queue,
+    write::{Written, queue, rows::renew},
 };
 
 /// The mode of a batch.
@@ -68,6 +69,7 @@ pub(super) fn build_batch(
     rows: &TableRows,
     table: &OpenTable,
     writer: &mut Writer<'_, '_>,
+    written: &mut Written,
     options: BuildOptions,
 ) -> Result<BuildBatch> {
     let mut batch = BuildBatch {
@@ -75,8 +77,14 @@ pub(super) fn build_batch(
         ..BuildBatch::default()
     };
     let (mut building, mut restarted) = (Vec::new(), Vec::new());
-    for index in rows.schema.positions().filter(|index| options.chosen.contains(*index)) {
-        match table.state(writer.reader(), index)? {
+    let mut incomplete = Vec::new();
+    for index in rows.schema.positions() {
+        let state = table.state(writer.reader(), index)?;
+        incomplete.extend(state.is_some().then_some(index));
+        if !options.chosen.contains(index) {
+            continue;
+        }
+        match state {
             None => {}
             Some(StateRecord::Building(state)) => building.push((index, state)),
             Some(StateRecord::Violated(_)) if options.retry => {
@@ -126,7 +134,12 @@ pub(super) fn build_batch(
         }
         Ok(())
     };
-    let done = rows::add(rows, writer, &batch.indexes, range, options.memory, &mut note)?;
+    let mut write = |writer: &mut Writer<'_, '_>, old: &Image, new: &Image| {
+        renew(rows, writer, written, old, new)
+    };
+    let mut renewal = Renewal { incomplete: &incomplete, write: &mut write };
+    let done =
+        rows::add(rows, writer, &batch.indexes, range, options.memory, &mut renewal, &mut note)?;
     batch.rows = done.rows;
     let last_read = done.last_read.or(until);
     for (index, mut state) in group {
@@ -158,7 +171,8 @@ fn violation(
     Ok((duplicates.count > 0).then_some(StateRecord::Violated(duplicates)))
 }
 
-/// Builds these indexes from all rows, as part of a larger transaction.
+/// Builds these indexes from all rows, as part of a larger transaction. `incomplete` are all indexes that don't have the entries of
+/// all rows, and those whose entries are in other data files.
 ///
 /// # Errors
 ///
@@ -167,6 +181,7 @@ pub(crate) fn at_once(
     rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
+    incomplete: &[usize],
     memory: usize,
 ) -> Result<()> {
     for &index in indexes {
@@ -179,9 +194,33 @@ pub(crate) fn at_once(
         let mut refuse = |Met { index, key, holder, image, .. }: Met<'_>| {
             Err(rows.taken(index, key, image.hashed(index), holder))
         };
-        rows::add(rows, writer, indexes, Range::default(), memory, &mut refuse)?;
+        let mut write = |writer: &mut Writer<'_, '_>, old: &Image, new: &Image| {
+            writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+            data_changes(rows.schema, old, new, &mut Complete { writer, incomplete })
+        };
+        let mut renewal = Renewal { incomplete, write: &mut write };
+        rows::add(rows, writer, indexes, Range::default(), memory, &mut renewal, &mut refuse)?;
     }
     Ok(())
+}
+
+/// Passes on the changes of all indexes but the incomplete ones.
+struct Complete<'a, 't, 's> {
+    writer: &'a mut Writer<'t, 's>,
+    incomplete: &'a [usize],
+}
+
+impl Sink for Complete<'_, '_, '_> {
+    fn change(&mut self, change: Change<'_>) -> Result<()> {
+        match change {
+            Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. }
+                if self.incomplete.contains(&index) =>
+            {
+                Ok(())
+            }
+            _ => self.writer.change(change),
+        }
+    }
 }
 
 /// Empties these indexes, and records that they have to be built.

@@ -254,8 +254,8 @@ impl<'t> Build<'t> {
                     if attempts > ATTEMPTS {
                         txn.exclude_writers(self.table);
                     }
-                    let (mut writer, ..) = txn.writer(self.table)?;
-                    build_batch(self.rows, self.table, &mut writer, options)
+                    let (mut writer, _, written) = txn.writer(self.table)?;
+                    build_batch(self.rows, self.table, &mut writer, written, options)
                 },
             )?;
             for (index, state) in &batch.states {

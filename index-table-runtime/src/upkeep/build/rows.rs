@@ -15,7 +15,7 @@ use crate::{
     },
     placement::Writer,
     sort::{Merge, Sorters},
-    write::{aggregates::Gathered, unique},
+    write::{aggregates::Gathered, rows::load_both, unique},
 };
 
 /// A range of rows.
@@ -50,6 +50,53 @@ pub(super) struct Met<'a> {
 
 type OnDuplicate<'a> = dyn FnMut(Met<'_>) -> Result<()> + 'a;
 
+/// Rows that were written with older lists. A field that they lack has the default of their type, which can be another each time,
+/// or in another release. So the rows are written again before they get entries.
+pub(super) struct Renewal<'a> {
+    /// The indexes that don't have the entries of all rows.
+    pub(super) incomplete: &'a [usize],
+    /// Writes a row as it is, in the current version and with the current lists.
+    pub(super) write: &'a mut dyn FnMut(&mut Writer<'_, '_>, &Image, &Image) -> Result<()>,
+}
+
+/// The maximum number of bytes of rows that are kept to be written again.
+const RENEWED: usize = 1 << 20;
+
+/// The rows that are to be written again.
+#[derive(Default)]
+struct Renewed {
+    /// The primary key, the stored bytes and the new bytes of each row.
+    rows: Vec<[Vec<u8>; 3]>,
+    bytes: usize,
+}
+
+impl Renewed {
+    fn push(&mut self, row: [&[u8]; 3]) {
+        self.bytes += row.map(<[u8]>::len).iter().sum::<usize>();
+        self.rows.push(row.map(<[u8]>::to_vec));
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= RENEWED
+    }
+
+    fn write(
+        &mut self,
+        rows: &TableRows,
+        writer: &mut Writer<'_, '_>,
+        renewal: &mut Renewal<'_>,
+    ) -> Result<()> {
+        let (mut old, mut new) = (Image::default(), Image::default());
+        for [primary_key, stored, renewed] in &self.rows {
+            let bytes = [stored.as_slice(), renewed];
+            load_both(rows, [&mut old, &mut new], primary_key, bytes, renewal.incomplete)?;
+            (renewal.write)(writer, &old, &new)?;
+        }
+        *self = Self::default();
+        Ok(())
+    }
+}
+
 /// Adds the entries of the rows in the range to these indexes, and the rows to these aggregates, whose positions follow
 /// those of the indexes. Entries may already exist. `on_duplicate` is
 /// called for each row whose key in a unique index another row has.
@@ -62,13 +109,14 @@ pub(super) fn add(
     indexes: &[usize],
     range: Range<'_>,
     memory: usize,
+    renewal: &mut Renewal<'_>,
     on_duplicate: &mut OnDuplicate<'_>,
 ) -> Result<Done> {
     let first_aggregate = rows.schema.indexes.len();
     let (indexes, aggregates): (Vec<usize>, Vec<usize>) =
         indexes.iter().partition(|position| **position < first_aggregate);
     let mut sorters = Sorters::new(indexes.len(), &env::temp_dir(), memory);
-    let done = gather(rows, writer, (&indexes, &aggregates), range, &mut sorters)?;
+    let done = gather(rows, writer, (&indexes, &aggregates), range, (&mut sorters, renewal))?;
     for (&index, sorted) in indexes.iter().zip(sorters.finish()?) {
         let source = Source::Index(index);
         let Some(declared) = rows.schema.index(source) else { continue };
@@ -105,10 +153,11 @@ fn gather(
     writer: &mut Writer<'_, '_>,
     (indexes, aggregates): (&[usize], &[usize]),
     range: Range<'_>,
-    sorters: &mut Sorters,
+    (sorters, renewal): (&mut Sorters, &mut Renewal<'_>),
 ) -> Result<Done> {
     let (first_aggregate, mut totals) = (rows.schema.indexes.len(), Gathered::default());
     let (mut image, mut done, mut bytes) = (Image::default(), Done::default(), 0);
+    let (mut older, mut row) = (Renewed::default(), Vec::new());
     let mut after = range.after.map(<[u8]>::to_vec);
     loop {
         let position = after.map(|primary_key| Position { key: Vec::new(), primary_key });
@@ -126,7 +175,9 @@ fn gather(
                 done.last_read = Some(image.primary_key().to_vec());
                 break true;
             }
-            rows.load_stored(&mut image, fact.data, fact.primary_key)?;
+            if rows.load_renewed(&mut image, fact.data, fact.primary_key, &mut row)? {
+                older.push([fact.primary_key, fact.data, &row]);
+            }
             image.check_lengths(rows.schema)?;
             for (sorter, &index) in indexes.iter().enumerate() {
                 let Some(declared) = rows.schema.indexes.get(index) else { continue };
@@ -144,12 +195,13 @@ fn gather(
             }
             done.rows += 1;
             bytes += fact.data.len();
-            if totals.is_full() {
+            if totals.is_full() || older.is_full() {
                 break false;
             }
         };
         drop(facts);
         totals.write(rows, writer)?;
+        older.write(rows, writer, renewal)?;
         if is_done {
             return Ok(done);
         }
