@@ -464,11 +464,14 @@ impl Lists {
             if version == 0 || version == self.settled.load(Ordering::Acquire) {
                 return Ok(true);
             }
-            match exchange(Some(&record), &record).transpose()? {
-                None => return Ok(true),
-                Some(true) => self.settled.store(version, Ordering::Release),
-                Some(false) if !self.refresh()? => return Ok(false),
-                Some(false) => {}
+            let is_recorded = exchange(Some(&record), &record).transpose()?;
+            if is_recorded != Some(false) {
+                self.settled.store(version, Ordering::Release);
+                return Ok(true);
+            }
+            let before = self.catalog().clone();
+            if !self.refresh()? || !self.catalog().extends(&before) {
+                return Ok(false);
             }
         }
         Err(Error::RetriesExhausted { attempts: MOST_EXCHANGES })
