@@ -228,3 +228,140 @@ fn a_table_with_a_former_name_gets_lists_of_its_own() -> Result<()> {
     assert_eq!(customers.get(&txn, 2)?, Some(row(2)));
     Ok(())
 }
+
+/// A shard that was attached records the lists of the rows that it gets.
+#[test]
+fn an_attached_shard_has_the_lists_of_its_rows() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let rows = [order(1, 1, None), order(11, 1, text()), order(12, 1, number())];
+    {
+        let (store, orders) = open(dir.path())?;
+        store.transaction(|txn| orders.insert(txn, &rows[0]))?;
+        store.transaction(|txn| orders.insert(txn, &rows[1]))?;
+        store.detach_shard("south")?;
+        store.attach_shard("south", "south")?;
+        store.transaction(|txn| orders.insert(txn, &rows[2]))?;
+        let opened = (store, orders);
+        check(&opened, &rows)?;
+        opened.0.detach_shard("south")?;
+    }
+    let south = Store::open(dir.path().join("south"))?;
+    let orders = Orders::open(&south)?;
+    check(&(south, orders), &rows[1..])
+}
+
+/// A detached shard is written as a store of its own. Its lists are those of the store when it is attached again.
+#[test]
+fn a_shard_with_further_lists_is_attached() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let rows = [
+        order(1, 1, None),
+        order(2, 1, text()),
+        Order { more: Some(text()), ..order(3, 1, number()) },
+        order(11, 1, None),
+        order(12, 1, number()),
+    ];
+    {
+        let (store, orders) = open(dir.path())?;
+        store.transaction(|txn| orders.insert(txn, &rows[0]))?;
+        store.transaction(|txn| orders.insert(txn, &rows[3]))?;
+        store.detach_shard("south")?;
+    }
+    {
+        let south = Store::open(dir.path().join("south"))?;
+        let orders = Orders::open(&south)?;
+        south.transaction(|txn| orders.insert(txn, &rows[4]))?;
+    }
+    {
+        let store = Store::open(dir.path())?;
+        let orders = Orders::open(&store)?;
+        store.attach_shard("south", "south")?;
+        // It is away again before the other shard records a list.
+        store.detach_shard("south")?;
+        drop((store, orders));
+    }
+    let store = Store::open(dir.path())?;
+    let orders = Orders::open(&store)?;
+    store.transaction(|txn| orders.insert(txn, &rows[1]))?;
+    store.attach_shard("south", "south")?;
+    store.transaction(|txn| orders.insert(txn, &rows[2]))?;
+    check(&(store, orders), &rows)
+}
+
+/// Another table gets its former name, while a shard lacks the last list.
+#[test]
+fn a_renamed_table_keeps_the_lists_of_others() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let rows = [order(1, 1, None), order(2, 1, number()), order(11, 1, text())];
+    {
+        let (store, orders) = open(dir.path())?;
+        let customers = renamed::Customers::open(&store)?;
+        let customer = renamed::Customer { id: 1, town: "Oz".into() };
+        store.transaction(|txn| customers.insert(txn, &customer))?;
+        store.transaction(|txn| orders.insert(txn, &rows[0]))?;
+        store.transaction(|txn| orders.insert(txn, &rows[2]))?;
+    }
+    {
+        let (store, orders) = open(dir.path())?;
+        renamed::Clients::open(&store)?;
+        store.detach_shard("south")?;
+        drop((store, orders));
+    }
+    let store = Store::open(dir.path())?;
+    let orders = Orders::open(&store)?;
+    store.transaction(|txn| orders.insert(txn, &rows[1]))?;
+    store.attach_shard("south", "south")?;
+    check(&(store, orders), &rows)
+}
+
+/// A table whose index has the same entries in both versions.
+mod kept {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", repository = First)]
+    #[index(town, include = [phone])]
+    pub(super) struct Old {
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) town: String,
+        pub(super) phone: String,
+    }
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", repository = Second, version = 2, previous = Old)]
+    #[index(town, include = [phone])]
+    pub(super) struct New {
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) nick: Option<String>,
+        pub(super) phone: String,
+        pub(super) town: String,
+    }
+
+    impl From<Old> for New {
+        fn from(Old { id, town, phone }: Old) -> Self {
+            Self { id, nick: None, phone, town }
+        }
+    }
+}
+
+/// A process that only reads has no list for the rows of an older version, and records none.
+#[test]
+fn a_reader_verifies_rows_of_an_older_version() -> Result<()> {
+    use kept::{First, Old, Second};
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let (store, _orders) = open(dir.path())?;
+        let notes = First::open(&store)?;
+        let old = |id| Old { id, town: "Rome".into(), phone: id.to_string() };
+        store.transaction(|txn| (0..3).try_for_each(|id| notes.insert(txn, &old(id))))?;
+        drop(notes);
+        Second::open(&store)?;
+    }
+    let store = Store::options().read_only(true).open(dir.path())?;
+    let notes = Second::open(&store)?;
+    let report = notes.verify(&store.read()?).run()?;
+    assert!(report.is_clean() && report.entries == 3, "{report}");
+    Ok(())
+}

@@ -26,7 +26,9 @@ fn has_list(later: &List, earlier: &List) -> bool {
 }
 
 fn has_field(later: &Field, earlier: &Field) -> bool {
-    later.name == earlier.name && has_kind(&later.kind, &earlier.kind)
+    later.name == earlier.name
+        && later.absent == earlier.absent
+        && has_kind(&later.kind, &earlier.kind)
 }
 
 fn has_enum(later: &Enum, earlier: &Enum) -> bool {

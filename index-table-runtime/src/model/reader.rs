@@ -98,7 +98,7 @@ impl<'txn> EntryReader<'txn> {
     ) -> Result<Self, DecodeError> {
         let fields = match form {
             Form::FullEntry => Some(body.fields(lists, entry.data, unescaped)?),
-            Form::PartialEntry => Some(lists.part(entry.data).map_err(DecodeError::Fields)?),
+            Form::PartialEntry => Some(lists.part(entry.data)?),
             Form::Fact | Form::Entry => None,
         };
         Ok(Self {

@@ -150,7 +150,7 @@ impl Body {
         unescaped: &'t Unescaped,
     ) -> Result<Fields<'t, 't>, DecodeError> {
         match body(bytes, self.version) {
-            Ok(body) => lists.fields(body).map_err(DecodeError::Fields),
+            Ok(body) => lists.fields(body),
             Err(DecodeError::Version { .. }) => self.renewed(lists, bytes, unescaped),
             Err(error) => Err(error),
         }
@@ -194,13 +194,13 @@ pub(crate) fn has_same_list(version: u32, row: &[u8], other: &[u8]) -> bool {
 fn encoded_to_read<R: Entity>(lists: &Lists, row: &R) -> Result<Vec<u8>, DecodeError> {
     let mut bytes = Vec::new();
     row.encode(RowOutput { lists, is_private: true, bytes: &mut bytes })
-        .map_err(|error| DecodeError::Again(error.to_string().into()))?;
+        .map_err(DecodeError::from)?;
     Ok(bytes)
 }
 
 fn encoded<R: Entity>(lists: &Lists, row: &R) -> Result<Vec<u8>, DecodeError> {
     let mut bytes = Vec::new();
-    encode(lists, row, &mut bytes).map_err(|error| DecodeError::Again(error.to_string().into()))?;
+    encode(lists, row, &mut bytes)?;
     Ok(bytes)
 }
 
@@ -251,11 +251,7 @@ pub fn older<Old: RowVersion + Precedes<New>, New>(
 /// Reads a whole struct.
 #[inline]
 pub(crate) fn whole<V: DeserializeOwned>(body: RowBody<'_>) -> Result<V, DecodeError> {
-    // Without `map_err`, which a debug build compiles for each type.
-    match body.lists.decode(body.bytes) {
-        Ok(row) => Ok(row),
-        Err(error) => Err(DecodeError::Fields(error)),
-    }
+    body.lists.decode(body.bytes)
 }
 
 /// Reads the version of a row.

@@ -83,7 +83,7 @@ pub(super) fn has_entry<R: Entity>(
 ) -> Result<bool> {
     let row: R = row::decode(lists, fact)
         .map_err(|error| R::TABLE.corrupt(Source::Facts, entry.primary_key, error))?;
-    image.load_stored(lists, &row, fact, Some(index))?;
+    image.load_index_keys(&row, index)?;
     Ok(image.keys(index).any(|key| key == entry.key))
 }
 

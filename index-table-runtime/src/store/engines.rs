@@ -77,11 +77,6 @@ impl Deref for Member<'_> {
 }
 
 impl<'s> Member<'s> {
-    /// Returns a shard that is not in the list of shards yet.
-    pub(crate) const fn new(shard: &'s Shard, store: &'s Arc<Inner>) -> Self {
-        Self { shard, store: Some(store) }
-    }
-
     /// Returns the shard as a store of its own.
     ///
     /// # Errors
@@ -116,6 +111,12 @@ impl Shards {
     /// Lets the store of a shard use the lists of this store.
     pub(crate) fn share_lists(&self, store: &Inner) {
         store.lists.share(&self.lists);
+    }
+
+    /// Returns a shard that is not in the list of shards yet. From now on, it uses the lists of this store.
+    pub(crate) fn coming<'s>(&self, shard: &'s Shard, store: &'s Arc<Inner>) -> Member<'s> {
+        self.share_lists(store);
+        Member { shard, store: Some(store) }
     }
 
     /// Keeps the store of a shard that is added, attached or restored.

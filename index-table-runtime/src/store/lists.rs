@@ -8,7 +8,7 @@ use crate::{
     locks::Mutex,
     model::{
         error::Result,
-        lists::{LISTS, Lists, Registry},
+        lists::{LISTS, Lists, Records, Registry},
         row_vtable::{RowVtable, TableRows},
     },
     placement::shards::Manager,
@@ -30,7 +30,7 @@ pub(crate) struct TableLists {
 #[derive(Default)]
 struct Places {
     engines: Mutex<Vec<Weak<engine::Engine>>>,
-    manager: OnceLock<Weak<Manager>>,
+    manager: Mutex<Option<Weak<Manager>>>,
 }
 
 impl TableLists {
@@ -41,7 +41,10 @@ impl TableLists {
 
     /// Records versions with this shard map manager from now on.
     pub(super) fn set_manager(&self, manager: Weak<Manager>) {
-        let _ = self.places.manager.set(manager);
+        *self.places.manager.lock() = Some(manager);
+        for (_, lists) in self.registry.all() {
+            lists.unsettle();
+        }
     }
 
     /// Adds a data file, which gets the records of lists, and from which they can be read again.
@@ -59,7 +62,11 @@ impl TableLists {
     }
 
     /// Returns the lists of a table.
-    fn of(&self, table: &'static str) -> Arc<Lists> {
+    ///
+    /// # Errors
+    ///
+    /// The errors of the shard map manager.
+    fn of(&self, table: &'static str) -> Result<Arc<Lists>> {
         if let Some(of_store) = self.of_store.get() {
             return of_store.of(table);
         }
@@ -71,10 +78,10 @@ impl TableLists {
             let places = Arc::clone(&self.places);
             lists.set_source(Box::new(move || places.records(table)));
         });
-        if lists.version() == 0 && self.places.manager.get().is_some() {
-            lists.refresh();
+        if lists.version() == 0 && self.places.manager().is_some() {
+            lists.refresh()?;
         }
-        lists
+        Ok(lists)
     }
 }
 
@@ -83,40 +90,53 @@ impl Places {
         self.engines.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
+    fn manager(&self) -> Option<Arc<Manager>> {
+        self.manager.lock().as_ref().and_then(Weak::upgrade)
+    }
+
     /// Replaces the record of a table's lists. `None` if its versions are claimed.
     fn exchange(&self, table: &str, before: Option<&[u8]>, after: &[u8]) -> Result<Option<bool>> {
-        if let Some(manager) = self.manager.get().and_then(Weak::upgrade) {
-            return manager.exchange_lists(table, before, after).map(Some);
+        if let Some(manager) = self.manager() {
+            return manager.exchange_lists(table, after).map(Some);
         }
         let engines = self.engines();
         let Some(engine) = engines.first() else { return Ok(None) };
         #[cfg(feature = "postgres")]
         if let Some(engine) = engine.postgres() {
-            return engine.exchange_record((table, LISTS), before, after).map(Some);
+            return match before == Some(after) {
+                true => Ok(Some(true)),
+                false => engine.exchange_record((table, LISTS), before, after).map(Some),
+            };
         }
         // Nothing outlives a store in memory.
+        let _ = before;
         Ok(engine.is_in_memory().then_some(true))
     }
 
-    /// Reads the records of a table's lists, as far as that is possible.
-    fn records(&self, table: &str) -> Vec<Vec<u8>> {
-        let manager = self.manager.get().and_then(Weak::upgrade);
-        let known = manager.and_then(|manager| manager.lists(table).ok().flatten());
-        let in_files = self.engines();
-        let in_files = in_files.iter().filter_map(|engine| record(engine, table));
-        known.into_iter().chain(in_files).collect()
+    /// Reads the records of a table's lists.
+    fn records(&self, table: &str) -> Result<Records> {
+        let manager = self.manager().map(|manager| manager.lists(table)).transpose()?.flatten();
+        let mut files = Vec::new();
+        for engine in self.engines() {
+            match record(&engine, table) {
+                // Another store has the lists of its rows.
+                Err(error) if engine::is_of_left_shard(&error) => {}
+                found => files.extend(found?),
+            }
+        }
+        Ok(Records { manager, files })
     }
 }
 
-/// Reads the record of a table's lists; `None` also if that fails.
-fn record(engine: &engine::Engine, table: &str) -> Option<Vec<u8>> {
+/// Reads the record of a table's lists.
+fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     #[cfg(feature = "postgres")]
     if let Some(engine) = engine.postgres() {
-        return engine.record_now(table, LISTS).ok().flatten();
+        return engine.record_now(table, LISTS);
     }
-    let records = engine.catalog().ok()?;
     let own = format!("{table}.{LISTS}");
-    records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record)
+    let records = engine.catalog()?;
+    Ok(records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record))
 }
 
 impl Store {
@@ -124,11 +144,12 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Forked`](crate::Error::Forked): a thread of the parent can hold the locks of the lists.
+    /// [`Error::Forked`](crate::Error::Forked): a thread of the parent can hold the locks of the lists. The errors of the shard map
+    /// manager.
     pub(crate) fn rows_of(&self, rows: &'static RowVtable) -> Result<TableRows> {
         self.inner.engines.refuse_forked()?;
         self.note_data_file();
-        Ok(TableRows::new(rows, self.inner.lists.of(rows.schema.name)))
+        Ok(TableRows::new(rows, self.inner.lists.of(rows.schema.name)?))
     }
 
     /// Notes the only data file of this store.

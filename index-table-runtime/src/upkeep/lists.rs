@@ -12,7 +12,8 @@ use crate::{
 
 /// Takes the lists that a data file has.
 pub(super) fn open(rows: &TableRows, writer: &Writer<'_, '_>, is_shard: bool) -> Result<()> {
-    take(rows, writer.reader().record(LISTS)?, is_shard)
+    take(rows, writer.reader().record(LISTS)?, is_shard)?;
+    if rows.lists.settle()? { Ok(()) } else { Err(contradicted(rows.schema.name)) }
 }
 
 /// Takes the lists that a data file has, among the records of its catalog.
@@ -35,11 +36,16 @@ fn take(rows: &TableRows, record: Option<&[u8]>, is_shard: bool) -> Result<()> {
     };
     match rows.lists.open(catalog, is_shard) {
         Opened::Taken => Ok(()),
-        Opened::Contradicted => Err(Error::SchemaMismatch {
-            table,
-            difference: "a data file has other lists of the fields of its rows than the store"
-                .to_owned(),
-            way_out: "load its rows from a dump of that data file",
-        }),
+        Opened::Contradicted => Err(contradicted(table)),
+    }
+}
+
+#[cold]
+fn contradicted(table: &'static str) -> Error {
+    Error::SchemaMismatch {
+        table,
+        difference: "a data file has other lists of the fields of its rows than the store"
+            .to_owned(),
+        way_out: "load its rows from a dump of that data file",
     }
 }

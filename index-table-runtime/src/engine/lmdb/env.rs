@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     engine::latest::Latest,
-    locks::{Mutex, fork, rank},
+    locks::{Mutex, RwLock, fork, rank},
     model::{
         error::{Error, Result},
         lists::Registry,
@@ -58,7 +58,7 @@ pub(crate) struct Engine {
     /// What a reader knows of the growth of the store.
     pub(super) growth: Growth,
     /// The lists of the store's tables.
-    pub(super) lists: OnceLock<Arc<Registry>>,
+    pub(super) lists: RwLock<Option<Arc<Registry>>>,
     /// The generation of the lists that the file has.
     pub(super) kept: AtomicU64,
     /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.

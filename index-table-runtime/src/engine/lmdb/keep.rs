@@ -13,7 +13,7 @@ use super::{
     names::{CATALOG, Database},
 };
 use crate::model::{
-    error::Result,
+    error::{Error, Result},
     lists::{LISTS, Lists, Registry, decode},
 };
 
@@ -25,16 +25,20 @@ pub(super) struct Kept {
 }
 
 impl Engine {
-    /// Uses the lists of a store.
+    /// Uses the lists of a store. A data file can be opened as a store of its own, and then be a shard.
     pub(crate) fn use_lists(&self, lists: &Arc<Registry>) {
-        let _ = self.lists.set(Arc::clone(lists));
+        let mut own = self.lists.write();
+        if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own, lists)) {
+            *own = Some(Arc::clone(lists));
+            self.kept.store(u64::MAX, Ordering::Release);
+        }
     }
 
     /// Writes the records that the data file lacks. With `all`, the file may have got another table.
     ///
     /// # Errors
     ///
-    /// The errors of LMDB.
+    /// The errors of LMDB, and [`Error::TransactionFailed`] if another process has recorded other lists.
     #[inline]
     pub(super) fn keep_lists(
         &self,
@@ -43,14 +47,15 @@ impl Engine {
         recorder: &mut Recorder,
         all: bool,
     ) -> Result<Kept> {
-        let (Some(lists), Some(catalog)) = (self.lists.get(), catalog) else {
+        let lists = self.lists.read().clone();
+        let (Some(lists), Some(catalog)) = (lists, catalog) else {
             return Ok(Kept::default());
         };
         let generation = lists.generation();
         if !all && generation == self.kept.load(Ordering::Acquire) {
             return Ok(Kept { generation, recorded: Vec::new() });
         }
-        self.keep_new(lists, generation, txn, (catalog, recorder))
+        self.keep_new(&lists, generation, txn, (catalog, recorder))
     }
 
     #[cold]
@@ -64,20 +69,15 @@ impl Engine {
         let failed = |error| self.error(error);
         let mut kept = Kept { generation, recorded: Vec::new() };
         for (table, lists) in lists.all() {
-            let has_table = catalog.get(txn, table.as_bytes()).map_err(failed)?.is_some();
-            if !has_table || lists.version() == 0 {
+            if catalog.get(txn, table.as_bytes()).map_err(failed)?.is_none() {
                 continue;
             }
             let name = format!("{table}.{LISTS}");
             let found = catalog.get(txn, name.as_bytes()).map_err(failed)?;
-            if let Some(found) = found.and_then(decode)
-                && !lists.is_later(&found)
-            {
-                // Another process has recorded others. A transaction that uses the claims has lost them.
-                lists.take(found);
+            let found = found.and_then(decode);
+            let Some((version, record)) = lists.to_keep(found).map_err(|_| lost(table))? else {
                 continue;
-            }
-            let (version, record) = lists.record();
+            };
             catalog.put(txn, name.as_bytes(), &record).map_err(failed)?;
             recorder.put(CATALOG, name.as_bytes(), &record).map_err(failed)?;
             kept.recorded.push((lists, version));
@@ -92,5 +92,15 @@ impl Engine {
         for (lists, version) in recorded {
             lists.note_recorded(version);
         }
+    }
+}
+
+/// Another process has recorded other lists, so rows of the transaction can be of lists that nobody records.
+#[cold]
+fn lost(table: &str) -> Error {
+    Error::TransactionFailed {
+        reason: format!(
+            "another process has recorded other fields of the rows of table `{table}`; run it again"
+        ),
     }
 }

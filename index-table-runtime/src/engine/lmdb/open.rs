@@ -46,7 +46,7 @@ use super::{
 };
 use crate::{
     engine::{DataFile, Durability, FILE_MODE, Options, files, latest::Latest},
-    locks::{Held, Mutex, Unshared, fork, next_store, place, rank},
+    locks::{Held, Mutex, RwLock, Unshared, fork, next_store, place, rank},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -261,7 +261,7 @@ impl Engine {
             journal: Latest::new(),
             was_left: false,
             growth: Growth::Known,
-            lists: OnceLock::new(),
+            lists: RwLock::default(),
             kept: AtomicU64::new(0),
             is_joining: AtomicBool::new(false),
         };

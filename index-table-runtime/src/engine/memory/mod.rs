@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     engine::{CommitFailure, Links, Read, Records, Rename, Retry, Space, Stamp, Write},
-    locks::{Mutex, MutexGuard, next_store, place, rank},
+    locks::{Mutex, MutexGuard, RwLock, next_store, place, rank},
     model::{
         error::{Error, Result},
         key::MAX_KEY_LEN,
@@ -50,7 +50,7 @@ pub(crate) struct Engine {
     /// The lock of the write transaction.
     writing: Mutex<(), rank::Turn>,
     /// The lists of the store's tables.
-    lists: OnceLock<Arc<Registry>>,
+    lists: RwLock<Option<Arc<Registry>>>,
     /// The generation of the lists that the catalog has.
     kept: AtomicU64,
 }
@@ -68,7 +68,7 @@ impl Default for Engine {
         Self {
             committed: Mutex::default(),
             writing: Mutex::numbered(place(next_store(), 0), ()),
-            lists: OnceLock::new(),
+            lists: RwLock::default(),
             kept: AtomicU64::new(0),
         }
     }
@@ -82,22 +82,24 @@ impl Engine {
 
     /// Uses the lists of a store.
     pub(crate) fn use_lists(&self, lists: &Arc<Registry>) {
-        let _ = self.lists.set(Arc::clone(lists));
+        *self.lists.write() = Some(Arc::clone(lists));
+        self.kept.store(u64::MAX, Ordering::Release);
     }
 
     /// Writes the records of lists that the catalog lacks. With `all`, it may have got another table.
     fn keep_lists(&self, databases: &mut Arc<Databases>, all: bool) {
-        let Some(lists) = self.lists.get() else { return };
+        let Some(lists) = self.lists.read().clone() else { return };
         let generation = lists.generation();
         if !all && self.kept.load(Ordering::Acquire) == generation {
             return;
         }
-        for (table, lists) in lists.all().into_iter().filter(|(_, lists)| lists.version() > 0) {
+        for (table, lists) in lists.all() {
             let name = format!("{CATALOG}{table}");
-            if databases.get(&name).is_some_and(|catalog| catalog.contains_key(&[][..])) {
+            if databases.get(&name).is_some_and(|catalog| catalog.contains_key(&[][..]))
+                && let Ok(Some((_, record))) = lists.to_keep(None)
+            {
                 let catalog = Arc::make_mut(databases).entry(name).or_default();
-                let record = (0, lists.record().1);
-                Arc::make_mut(catalog).insert(LISTS.as_bytes().to_vec(), record);
+                Arc::make_mut(catalog).insert(LISTS.as_bytes().to_vec(), (0, record));
             }
         }
         self.kept.store(generation, Ordering::Release);

@@ -233,6 +233,29 @@ impl From<index_table_rows::Error> for EncodeError {
     }
 }
 
+impl From<EncodeError> for DecodeError {
+    /// Converts the error of encoding a stored row again.
+    #[cold]
+    fn from(error: EncodeError) -> Self {
+        match error.0 {
+            Reason::Store(error) => Self::Store((*error).into()),
+            Reason::Row(error) => Self::Again(error.to_string().into()),
+        }
+    }
+}
+
+impl From<DecodeError> for EncodeError {
+    /// Converts the error of copying fields from a stored row.
+    #[cold]
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Store(error) => error.into_error().into(),
+            DecodeError::Fields(error) => error.into(),
+            other => index_table_rows::Error::from(index_table_rows::Reason::Serde(other.to_string())).into(),
+        }
+    }
+}
+
 impl EncodeError {
     pub(crate) fn of(self, table: &'static str) -> Error {
         match self.0 {
@@ -254,6 +277,7 @@ impl DecodeError {
                 );
                 Error::Conversion { table, key, version, reason }
             }
+            Self::Store(error) => error.into_error(),
             error => Error::Corrupt { table, index, key, reason: error.to_string() },
         }
     }

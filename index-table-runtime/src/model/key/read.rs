@@ -1,6 +1,9 @@
-use std::cell::{Cell, OnceCell};
+use std::{
+    cell::{Cell, OnceCell},
+    sync::Arc,
+};
 
-use crate::model::entry::ShortKey;
+use crate::model::{entry::ShortKey, error::Error};
 
 /// The reason why bytes can't be decoded. The caller adds the table, the index and the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +27,9 @@ pub enum DecodeError {
     /// A row that can't be read with its list.
     #[error("{0}")]
     Fields(index_table_rows::Error),
+    /// The lists of rows could not be read.
+    #[error("{0}")]
+    Store(StoreFailure),
     /// A row that lacks a field.
     #[error("the row has no field `{0}`")]
     Missing(&'static str),
@@ -59,6 +65,32 @@ pub enum DecodeError {
         /// The name of the field.
         field: &'static str,
     },
+}
+
+/// An error of the store, which is no fault of the bytes. Two of them are equal if they are the same.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error(transparent)]
+pub struct StoreFailure(Arc<Error>);
+
+impl StoreFailure {
+    pub(crate) fn into_error(self) -> Error {
+        let text = self.0.to_string();
+        Arc::into_inner(self.0).unwrap_or(Error::TransactionFailed { reason: text })
+    }
+}
+
+impl PartialEq for StoreFailure {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for StoreFailure {}
+
+impl From<Error> for StoreFailure {
+    fn from(error: Error) -> Self {
+        Self(Arc::new(error))
+    }
 }
 
 /// Reads the fields of an encoded key one after another.

@@ -37,7 +37,10 @@ pub(crate) use self::{
 };
 use crate::{
     locks::Mutex,
-    model::error::{EncodeError, Error},
+    model::{
+        error::{EncodeError, Error},
+        key::DecodeError,
+    },
 };
 
 /// The result of [`Lists::open`].
@@ -49,6 +52,10 @@ pub(crate) enum Opened {
     Contradicted,
 }
 
+/// Another process has recorded other lists than this process claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Contradicted;
+
 /// The maximum number of attempts to record a version while other clients record others.
 const MOST_EXCHANGES: u32 = 64;
 
@@ -57,15 +64,24 @@ const MOST_EXCHANGES: u32 = 64;
 pub(crate) type Exchange =
     Box<dyn Fn(Option<&[u8]>, &[u8]) -> Option<Result<bool, Error>> + Send + Sync>;
 
-/// Reads the records of the lists from all data files, or from the server.
-pub(crate) type Source = Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>;
+/// Reads the records of the lists again.
+pub(crate) type Source = Box<dyn Fn() -> Result<Records, Error> + Send + Sync>;
+
+/// The records of the lists of a table.
+#[derive(Default)]
+pub(crate) struct Records {
+    /// The record of the shard map manager.
+    pub(crate) manager: Option<Vec<u8>>,
+    /// The records of the data files, or of the server.
+    pub(crate) files: Vec<Vec<u8>>,
+}
 
 /// Appends the bytes of a value, and adds what it needs to the catalog.
 type Record<'r> = dyn FnMut(&mut Catalog, &mut Vec<u8>) -> Result<(), rows::Error> + 'r;
 
 /// The lists of a table.
 pub(crate) struct Lists {
-    /// All versions since the table was opened, because a reader may use any of them.
+    /// All versions since the store was opened, because a reader may use any of them.
     versions: Slots<Catalog>,
     /// The position of the current version.
     current: AtomicUsize,
@@ -79,6 +95,8 @@ pub(crate) struct Lists {
     writers: AtomicUsize,
     /// The hash in the last record that was seen.
     seen: AtomicU64,
+    /// The version that the shard map manager is known to have.
+    settled: AtomicU64,
     /// The catalogs of rows that are encoded to be read, which no data file has.
     private: Slots<Catalog>,
     /// The position of the last one.
@@ -104,6 +122,7 @@ impl Default for Lists {
             lineage: AtomicU64::new(0),
             writers: AtomicUsize::new(0),
             seen: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             private,
             private_at,
             generation: Arc::default(),
@@ -236,9 +255,9 @@ impl Lists {
     ///
     /// # Errors
     ///
-    /// Those of [`Catalog::decode`].
+    /// Those of [`Catalog::decode`], and of reading the records again.
     #[inline]
-    pub(crate) fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, rows::Error> {
+    pub(crate) fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, DecodeError> {
         self.read(|catalog| catalog.decode(bytes))
     }
 
@@ -246,9 +265,9 @@ impl Lists {
     ///
     /// # Errors
     ///
-    /// Those of [`Catalog::fields`].
+    /// Those of [`Catalog::fields`], and of reading the records again.
     #[inline]
-    pub(crate) fn fields<'t>(&'t self, bytes: &'t [u8]) -> Result<Fields<'t, 't>, rows::Error> {
+    pub(crate) fn fields<'t>(&'t self, bytes: &'t [u8]) -> Result<Fields<'t, 't>, DecodeError> {
         self.read(|catalog| catalog.fields(bytes))
     }
 
@@ -257,7 +276,7 @@ impl Lists {
     ///
     /// # Errors
     ///
-    /// The errors of [`Catalog::copy_fields`].
+    /// The errors of [`Catalog::copy_fields`], and of reading the records again.
     #[inline]
     pub(crate) fn copy_fields(
         &self,
@@ -265,13 +284,14 @@ impl Lists {
         is_new: bool,
         names: &[&[&'static str]],
         out: &mut Vec<u8>,
-    ) -> Result<bool, rows::Error> {
+    ) -> Result<bool, DecodeError> {
         let first = if is_new { self.catalog() } else { self.stored_catalog() };
         match first.copy_fields(row, names, out) {
+            Ok(has_all) => Ok(has_all),
             Err(error) if error.is_unrecorded() => {
                 self.read_again(&mut |catalog| catalog.copy_fields(row, names, out))
             }
-            outcome => outcome,
+            Err(error) => Err(DecodeError::Fields(error)),
         }
     }
 
@@ -281,10 +301,11 @@ impl Lists {
     fn read<'t, T>(
         &'t self,
         mut read: impl FnMut(&'t Catalog) -> Result<T, rows::Error>,
-    ) -> Result<T, rows::Error> {
+    ) -> Result<T, DecodeError> {
         match read(self.stored_catalog()) {
+            Ok(value) => Ok(value),
             Err(error) if error.is_unrecorded() => self.read_again(&mut read),
-            outcome => outcome,
+            Err(error) => Err(DecodeError::Fields(error)),
         }
     }
 
@@ -304,23 +325,24 @@ impl Lists {
     fn read_again<'t, T>(
         &'t self,
         read: &mut impl FnMut(&'t Catalog) -> Result<T, rows::Error>,
-    ) -> Result<T, rows::Error> {
-        if self.refresh() {
+    ) -> Result<T, DecodeError> {
+        // If the records can't be read, claims could give the row another meaning.
+        if self.refresh().map_err(|error| DecodeError::Store(error.into()))? {
             match read(self.recorded_catalog()) {
                 Err(error) if error.is_unrecorded() => {}
-                outcome => return outcome,
+                outcome => return outcome.map_err(DecodeError::Fields),
             }
         }
-        read(self.catalog())
+        read(self.catalog()).map_err(DecodeError::Fields)
     }
 
     /// Returns the fields that were copied from a row.
     ///
     /// # Errors
     ///
-    /// Those of [`Catalog::part`].
+    /// Those of [`Catalog::part`], and of reading the records again.
     #[inline]
-    pub(crate) fn part<'t>(&'t self, copy: &'t [u8]) -> Result<Fields<'t, 't>, rows::Error> {
+    pub(crate) fn part<'t>(&'t self, copy: &'t [u8]) -> Result<Fields<'t, 't>, DecodeError> {
         self.read(|catalog| catalog.part(copy))
     }
 
@@ -343,7 +365,7 @@ impl Lists {
         record: &mut dyn FnMut(&mut Catalog) -> Result<(), rows::Error>,
     ) -> Result<(), EncodeError> {
         // Another process may have recorded what the value needs.
-        self.refresh();
+        self.refresh()?;
         for _ in 0..MOST_EXCHANGES {
             let (before, next) = {
                 let _growing = self.growing.lock();
@@ -369,10 +391,11 @@ impl Lists {
                     }
                 }
                 Some(Ok(true)) => {
+                    self.settled.store(next.version(), Ordering::Release);
                     self.take(next);
                     return Ok(());
                 }
-                Some(Ok(false)) => drop(self.refresh()),
+                Some(Ok(false)) => drop(self.refresh()?),
                 Some(Err(error)) => return Err(error.into()),
             }
         }
@@ -387,11 +410,12 @@ impl Lists {
         }
     }
 
-    /// Makes a version current. Returns false if there are too many versions.
+    /// Makes a version current, while `growing` is locked. Returns false if there are too many versions.
     fn publish(&self, next: Catalog) -> bool {
         let Some(position) = self.versions.push(next) else { return false };
-        self.current.store(position, Ordering::Release);
+        // A commit that has a row of this version sees the other generation, and then waits for `growing`.
         self.generation.fetch_add(1, Ordering::AcqRel);
+        self.current.store(position, Ordering::Release);
         true
     }
 
@@ -406,17 +430,81 @@ impl Lists {
     }
 
     /// Reads the records again. Returns true if the current catalog has changed.
+    ///
+    /// # Errors
+    ///
+    /// The errors of reading the records.
     #[cold]
-    pub(crate) fn refresh(&self) -> bool {
-        let Some(source) = self.source.get() else { return false };
-        let mut changed = false;
-        for record in source() {
-            // A damaged record is reported when the table is opened, and by `check`.
-            if let Some(catalog) = decode(&record) {
+    pub(crate) fn refresh(&self) -> Result<bool, Error> {
+        let Some(source) = self.source.get() else { return Ok(false) };
+        let Records { manager, files } = source()?;
+        // A damaged record is reported when the table is opened, and by `check`.
+        let manager = manager.as_deref().and_then(decode);
+        let has_manager = manager.is_some();
+        let mut changed = manager.is_some_and(|catalog| self.take(catalog));
+        for catalog in files.iter().filter_map(|record| decode(record)) {
+            // A data file that contradicts the manager is refused when it is opened.
+            if !has_manager || catalog.extends(self.recorded_catalog()) {
                 changed |= self.take(catalog);
             }
         }
-        changed
+        Ok(changed)
+    }
+
+    /// Lets the shard map manager have the lists of a data file that was opened. It can lack them if the data file was a store of its
+    /// own, or if the manager is new. Returns false if a number means another list there.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the manager.
+    pub(crate) fn settle(&self) -> Result<bool, Error> {
+        let Some(exchange) = self.exchange.get() else { return Ok(true) };
+        for _ in 0..MOST_EXCHANGES {
+            let (version, record) = self.record();
+            if version == 0 || version == self.settled.load(Ordering::Acquire) {
+                return Ok(true);
+            }
+            let is_recorded = exchange(Some(&record), &record).transpose()?;
+            if is_recorded != Some(false) {
+                self.settled.store(version, Ordering::Release);
+                return Ok(true);
+            }
+            let before = self.catalog().clone();
+            if !self.refresh()? || !self.catalog().extends(&before) {
+                return Ok(false);
+            }
+        }
+        Err(Error::RetriesExhausted { attempts: MOST_EXCHANGES })
+    }
+
+    /// Forgets what the shard map manager has, because there is another one.
+    pub(crate) fn unsettle(&self) {
+        self.settled.store(0, Ordering::Release);
+    }
+
+    /// Returns the record that a data file with the record `found` lacks, with its version. If `found` contradicts the claims, takes
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`Contradicted`]: a transaction that uses the claims must not be committed.
+    pub(crate) fn to_keep(
+        &self,
+        found: Option<Catalog>,
+    ) -> Result<Option<(u64, Vec<u8>)>, Contradicted> {
+        if let Some(found) = found {
+            let is_later = {
+                let _growing = self.growing.lock();
+                self.is_later(&found)
+            };
+            if !is_later {
+                let before = self.lineage();
+                self.take(found);
+                return if self.lineage() == before { Ok(None) } else { Err(Contradicted) };
+            }
+        }
+        let _growing = self.growing.lock();
+        Ok((self.version() > 0).then(|| self.record()))
     }
 
     /// Takes the lists of a record that a transaction finds.
@@ -498,7 +586,7 @@ impl Lists {
     /// Notes that a transaction of this process writes the table.
     pub(crate) fn begin(self: &Arc<Self>) -> Lineage {
         self.writers.fetch_add(1, Ordering::AcqRel);
-        Lineage { lineage: self.lineage(), lists: Arc::clone(self) }
+        Lineage { lineage: self.lineage(), lists: Arc::clone(self), is_over: false }
     }
 
     /// Returns the version that a data file has.
@@ -522,6 +610,7 @@ fn empty() -> &'static Catalog {
 pub(crate) struct Lineage {
     lists: Arc<Lists>,
     lineage: u64,
+    is_over: bool,
 }
 
 impl Lineage {
@@ -532,8 +621,19 @@ impl Lineage {
     }
 }
 
+impl Lineage {
+    /// Notes that the transaction makes no further versions, before it ends: then other processes can record lists, so stored rows
+    /// are read by the recorded ones first.
+    pub(crate) fn end(&mut self) {
+        if !self.is_over {
+            self.is_over = true;
+            self.lists.writers.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
 impl Drop for Lineage {
     fn drop(&mut self) {
-        self.lists.writers.fetch_sub(1, Ordering::AcqRel);
+        self.end();
     }
 }

@@ -26,6 +26,10 @@ fn encoded(lists: &Lists, value: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
+fn in_files(files: Vec<Vec<u8>>) -> Records {
+    Records { manager: None, files }
+}
+
 #[test]
 fn a_record_is_read_back_and_damage_is_found() {
     let lists = Lists::default();
@@ -47,7 +51,7 @@ fn lists_of_another_process_are_read_again() {
     let (writer, reader) = (Lists::default(), Lists::default());
     let record = std::sync::Arc::new(Mutex::<_>::new(Vec::new()));
     let source = std::sync::Arc::clone(&record);
-    reader.set_source(Box::new(move || vec![source.lock().clone()]));
+    reader.set_source(Box::new(move || Ok(in_files(vec![source.lock().clone()]))));
     let row = encoded(&writer, &town(1, None));
     assert!(reader.decode::<Town>(&row).is_err());
     *record.lock() = writer.record().1;
@@ -275,23 +279,93 @@ fn a_claim_reads_the_records_first() {
     let (own, other) = (Lists::default(), Lists::default());
     let row = encoded(&other, &town(1, Some("Oslo")));
     let (version, record) = other.record();
-    own.set_source(Box::new(move || vec![Vec::new(), record.clone()]));
+    own.set_source(Box::new(move || Ok(in_files(vec![Vec::new(), record.clone()]))));
     assert_eq!(encoded(&own, &town(1, Some("Oslo"))), row);
     assert_eq!((own.version(), own.lineage()), (version, 0));
-    assert!(!own.refresh(), "nothing has changed");
+    assert!(!own.refresh().unwrap(), "nothing has changed");
     // A claim that the record does not satisfy continues it.
     encoded(&own, &(1, 2));
     assert!(own.version() > version && own.catalog().extends(other.catalog()));
-    assert!(!own.refresh() && own.version() > version);
+    assert!(!own.refresh().unwrap() && own.version() > version);
+}
+
+/// Its number may mean another list by now.
+#[test]
+fn a_row_is_not_read_by_claims_if_the_records_cant_be_read() {
+    let lists = Lists::default();
+    let row = encoded(&lists, &town(1, Some("Oslo")));
+    let failed = || Error::TransactionFailed { reason: "no slot".to_owned() };
+    lists.set_source(Box::new(move || Err(failed())));
+    match lists.decode::<Town>(&row) {
+        Err(DecodeError::Store(error)) => assert_eq!(error.to_string(), failed().to_string()),
+        other => panic!("{other:?}"),
+    }
+    let error = lists.decode::<Town>(&row).unwrap_err().at("towns", None, "1".to_owned());
+    assert!(matches!(error, Error::TransactionFailed { .. }), "{error:?}");
+}
+
+#[test]
+fn a_commit_keeps_what_the_file_lacks_and_refuses_other_lists() {
+    let (own, other) = (Lists::default(), Lists::default());
+    assert_eq!(own.to_keep(None), Ok(None));
+    encoded(&own, &town(1, None));
+    let first = decode(&own.record().1).unwrap();
+    assert_eq!(own.to_keep(None), Ok(Some(own.record())));
+    encoded(&own, &town(1, Some("Oslo")));
+    assert_eq!(own.to_keep(Some(first)), Ok(Some(own.record())));
+    encoded(&other, &(1, 2));
+    assert_eq!(own.to_keep(decode(&other.record().1)), Err(Contradicted));
+    assert_eq!(own.catalog(), other.catalog());
+    assert_eq!(own.to_keep(decode(&other.record().1)), Ok(None));
+}
+
+#[test]
+fn the_manager_gets_the_lists_of_a_file_and_no_file_contradicts_it() {
+    let (own, file) = (Lists::default(), Lists::default());
+    let manager = Arc::new(sync::Mutex::new(None::<Vec<u8>>));
+    let record = Arc::clone(&manager);
+    own.set_exchange(Box::new(move |_, after| {
+        let mut record = record.lock().unwrap();
+        let found = record.as_deref().and_then(decode);
+        let is_extended = found.is_none_or(|found| decode(after).unwrap().extends(&found));
+        if is_extended {
+            *record = Some(after.to_vec());
+        }
+        Some(Ok(is_extended))
+    }));
+    let (record, other) = (Arc::clone(&manager), Lists::default());
+    encoded(&other, &(1, 2));
+    let contradicting = other.record().1;
+    own.set_source(Box::new(move || {
+        let manager = record.lock().unwrap().clone();
+        Ok(Records { manager, files: vec![contradicting.clone()] })
+    }));
+    encoded(&file, &town(1, None));
+    assert_eq!(own.open(decode(&file.record().1).unwrap(), true), Opened::Taken);
+    assert!(own.settle().unwrap());
+    assert_eq!(*manager.lock().unwrap(), Some(file.record().1));
+    assert!(!own.refresh().unwrap());
+    assert_eq!(own.catalog(), file.catalog());
+    // The manager has a later version.
+    encoded(&file, &town(1, Some("Oslo")));
+    *manager.lock().unwrap() = Some(file.record().1);
+    own.unsettle();
+    assert!(own.settle().unwrap());
+    assert_eq!(own.catalog(), file.catalog());
+    // The manager has other lists.
+    encoded(&other, &(1, "a"));
+    *manager.lock().unwrap() = Some(other.record().1);
+    own.unsettle();
+    assert!(!own.settle().unwrap());
 }
 
 #[test]
 fn fields_of_another_process_are_read_again() {
     let (writer, reader) = (Lists::default(), Lists::default());
     let row = encoded(&writer, &town(7, Some("Oslo")));
-    assert!(reader.fields(&row).is_err_and(|error| error.is_unrecorded()));
+    assert!(matches!(reader.fields(&row), Err(DecodeError::Fields(error)) if error.is_unrecorded()));
     let (_, record) = writer.record();
-    reader.set_source(Box::new(move || vec![record.clone()]));
+    reader.set_source(Box::new(move || Ok(in_files(vec![record.clone()]))));
     let mut fields = reader.fields(&row).unwrap();
     assert_eq!(fields.field::<u64>(&["id"]), Ok(Some(7)));
     assert_eq!(fields.field::<&str>(&["name"]), Ok(Some("Oslo")));
@@ -324,7 +398,7 @@ struct Process {
 impl Process {
     fn of(file: &Arc<File>) -> Self {
         let (process, file) = (Self::default(), Arc::clone(file));
-        process.lists.set_source(Box::new(move || vec![file.lock().unwrap().record.clone()]));
+        process.lists.set_source(Box::new(move || Ok(in_files(vec![file.lock().unwrap().record.clone()]))));
         process
     }
 

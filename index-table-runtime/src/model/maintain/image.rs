@@ -1,4 +1,4 @@
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use crate::model::{
     aggregate::{Summand, WHOLE_TABLE, push_summand},
@@ -25,6 +25,12 @@ pub(crate) struct Image {
 }
 
 impl Image {
+    /// Creates an image that is only compared, and not written.
+    pub(crate) fn to_read() -> Self {
+        let entries = EntryBuffer { is_only_read: true, ..EntryBuffer::default() };
+        Self { entries, ..Self::default() }
+    }
+
     /// Loads `row`.
     ///
     /// # Errors
@@ -55,6 +61,19 @@ impl Image {
         self.row.clear();
         self.row.extend_from_slice(bytes);
         self.load_keys(lists, row, false, only)
+    }
+
+    /// Loads the keys of a row in one index, without the data of its entries.
+    pub(crate) fn load_index_keys<R: Entity>(&mut self, row: &R, index: usize) -> Result<()> {
+        self.entries.clear();
+        for position in 0..R::TABLE.indexes.len() {
+            if position == index {
+                row.entries(index, &mut self.entries)
+                    .map_err(|error| error.of(R::TABLE.name))?;
+            }
+            self.entries.finish_index();
+        }
+        Ok(())
     }
 
     /// Loads the primary key, and the entries in all indexes or in the index `only`.
@@ -216,6 +235,11 @@ impl Image {
         included.unwrap_or_default()
     }
 
+    /// Whether the data of the entries in this index is of the [private catalog](Lists::private_catalog).
+    pub(crate) fn is_private(&self, index: usize) -> bool {
+        self.entries.ends.get(index).is_some_and(|ends| ends.is_private)
+    }
+
     /// Returns the data of each entry in this index.
     #[inline]
     pub(crate) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
@@ -259,6 +283,10 @@ pub struct EntryBuffer {
     longest: usize,
     /// A buffer for the encoding of a hashed field.
     hashed: KeyBuf,
+    /// Whether the entries are compared, and not written.
+    is_only_read: bool,
+    /// Whether the data of the current index is of the private catalog.
+    is_private: bool,
 }
 
 /// The ends of an index in the buffers, which are the starts of the next one.
@@ -267,6 +295,7 @@ struct Ends {
     keys: usize,
     data: usize,
     included: usize,
+    is_private: bool,
 }
 
 /// An iterator over the keys of one index.
@@ -355,9 +384,14 @@ impl EntryBuffer {
             return Ok(());
         }
         self.data.truncate(start);
-        let mut bytes = Vec::new();
-        row.encode(RowOutput { lists, is_private: false, bytes: &mut bytes })?;
-        lists.copy_fields(&bytes, true, included, &mut self.data)?;
+        let (mut bytes, is_private) = (Vec::new(), self.is_only_read);
+        row.encode(RowOutput { lists, is_private, bytes: &mut bytes })?;
+        self.is_private = is_private;
+        if is_private {
+            lists.private_catalog().copy_fields(&bytes, included, &mut self.data)?;
+        } else {
+            lists.copy_fields(&bytes, true, included, &mut self.data)?;
+        }
         Ok(())
     }
 
@@ -405,7 +439,8 @@ impl EntryBuffer {
             self.sort_from(first);
         }
         let (keys, data, included) = (self.keys.len(), self.data.len(), self.included.len());
-        self.ends.push(Ends { keys, data, included });
+        let is_private = mem::take(&mut self.is_private);
+        self.ends.push(Ends { keys, data, included, is_private });
     }
 
     /// Sorts the keys from position `first`, and removes duplicates.
@@ -460,6 +495,8 @@ impl Default for EntryBuffer {
             ends: Vec::new(),
             longest: 0,
             hashed: KeyBuf::on_heap(),
+            is_only_read: false,
+            is_private: false,
         }
     }
 }

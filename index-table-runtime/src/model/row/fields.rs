@@ -52,14 +52,19 @@ pub(super) fn check_converted<R: Entity>(
 }
 
 /// Whether both copies of fields of a row have these fields with the same values. Their bytes differ if one was copied from
-/// the row with earlier lists.
+/// the row with earlier lists. The first can be of the private catalog.
 pub(crate) fn has_same_fields(
     lists: &Lists,
-    one: &[u8],
+    (one, is_private): (&[u8], bool),
     other: &[u8],
     included: &[&[&'static str]],
 ) -> bool {
-    let (Ok(mut one), Ok(mut other)) = (lists.part(one), lists.part(other)) else { return false };
+    let one = if is_private {
+        lists.private_catalog().part(one).map_err(DecodeError::Fields)
+    } else {
+        lists.part(one)
+    };
+    let (Ok(mut one), Ok(mut other)) = (one, lists.part(other)) else { return false };
     let is_same = |names: &&[&'static str]| {
         let values = (one.field::<Value>(names), other.field::<Value>(names));
         matches!(values, (Ok(one), Ok(other)) if one == other)

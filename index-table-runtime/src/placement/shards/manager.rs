@@ -29,6 +29,7 @@ use crate::{
         KeyRange,
         error::{Error, Result},
         key::DecodeError,
+        lists,
         maintain::{Change, Sink as _},
         schema::{KeyField, Parts, Source, TableSchema},
         shard::{Boundaries, Declared, MapKind, ShardNumber, placed_table},
@@ -304,8 +305,7 @@ impl Manager {
     pub(crate) fn write(&self, records: &ManagerRecords) -> Result<()> {
         let records = encoded(records)?;
         self.update(&|all| {
-            all.retain(|(key, _)| key.starts_with(LISTS));
-            all.extend_from_slice(&records);
+            replace(all, &records);
             Ok(())
         })
     }
@@ -317,26 +317,39 @@ impl Manager {
         Ok(records.into_iter().find(|(key, _)| *key == own).map(|(_, record)| record))
     }
 
-    /// Replaces the record of the lists of a table, if it is `before` or missing. Returns false if it is not.
-    pub(crate) fn exchange_lists(
-        &self,
-        table: &str,
-        before: Option<&[u8]>,
-        after: &[u8],
-    ) -> Result<bool> {
+    /// Replaces the record of the lists of a table, if the lists `after` extend it. Returns false if they don't.
+    pub(crate) fn exchange_lists(&self, table: &str, after: &[u8]) -> Result<bool> {
+        if self.lists(table)?.as_deref() == Some(after) {
+            return Ok(true);
+        }
         let own = [LISTS, table.as_bytes()].concat();
-        let is_expected = Cell::new(false);
+        let lists = lists::decode(after);
+        let is_extended = Cell::new(false);
         self.update(&|all| {
-            let found = all.iter().position(|(key, _)| *key == own);
-            let record = found.and_then(|at| all.get(at)).map(|(_, record)| record.as_slice());
-            is_expected.set(record.is_none() || record == before);
-            if is_expected.get() {
+            let found = all.iter().find(|(key, _)| *key == own).map(|(_, record)| record);
+            is_extended.set(match (found.map(|found| lists::decode(found)), &lists) {
+                (None, _) => true,
+                (Some(Some(found)), Some(lists)) => lists.extends(&found),
+                // A damaged record is replaced by lists that the data files have too.
+                (Some(None), lists) => lists.is_some(),
+                (Some(Some(_)), None) => false,
+            });
+            if is_extended.get() {
                 all.retain(|(key, _)| *key != own);
                 all.push((own.clone(), after.to_vec()));
             }
             Ok(())
         })?;
-        Ok(is_expected.get())
+        Ok(is_extended.get())
+    }
+
+    /// Adds the records of lists among those of another manager, which has the same lists or none.
+    pub(crate) fn copy_lists(&self, from: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        self.update(&|all| {
+            all.retain(|(key, _)| !key.starts_with(LISTS));
+            all.extend(from.iter().filter(|(key, _)| key.starts_with(LISTS)).cloned());
+            Ok(())
+        })
     }
 
     /// Changes the record of a shard.
@@ -405,6 +418,20 @@ impl Manager {
             all.push((key.clone(), record.clone()));
             Ok(())
         })
+    }
+}
+
+/// Replaces all records but those of lists, which are not part of [`ManagerRecords`].
+pub(super) fn replace(all: &mut Encoded, records: &[(Vec<u8>, Vec<u8>)]) {
+    all.retain(|(key, _)| key.starts_with(LISTS));
+    all.extend_from_slice(records);
+}
+
+/// Gives the record of the lists of a table another name.
+pub(super) fn rename_lists(all: &mut Encoded, from: &str, to: &str) {
+    let [from, to] = [from, to].map(|table| [LISTS, table.as_bytes()].concat());
+    for (key, _) in all.iter_mut().filter(|(key, _)| *key == from) {
+        key.clone_from(&to);
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Engine, Identity, Manager, ManagerRecords, OwnRanges, TableRecord,
-    manager::{Encoded, encoded},
+    manager::{Encoded, encoded, rename_lists, replace},
 };
 use crate::model::{
     error::{Error, Result},
@@ -161,7 +161,8 @@ impl Manager {
             rename_key(&mut records.tables, from, to);
             records.tables.values_mut().for_each(|record| record.refer_to(from, to));
             records.own.version += 1;
-            *all = encoded(&records)?;
+            replace(all, &encoded(&records)?);
+            rename_lists(all, from, to);
             Ok(())
         })
     }

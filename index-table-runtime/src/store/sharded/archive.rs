@@ -86,7 +86,10 @@ pub(in crate::store) fn restore_shards(
     }
     records.own.version += 1;
     let manager = Manager::new(AnyEngine::open(&manager_options(), &partial.0)?, None);
-    manager.write(&records).map_err(|error| at_path(error, path))?;
+    manager
+        .write(&records)
+        .and_then(|()| manager.copy_lists(&restored.manager))
+        .map_err(|error| at_path(error, path))?;
     close(manager, &partial.0)?;
     let file = fs::File::options().write(true).open(partial.0.join(DATA_FILE)).map_err(io)?;
     Modes::of_archive(archive.directory()).apply(&file, &partial.0).map_err(io)?;

@@ -47,9 +47,10 @@ pub struct WriteTxn<'s> {
     /// The guard. It precedes the transaction, so that it is dropped first: as soon as another thread writes, the
     /// guard's record belongs to that thread.
     guard: WriteGuard<'s>,
-    read: ReadTxn<'s>,
-    /// The tables whose records have been compared, with the writes to them.
+    /// The tables whose records have been compared, with the writes to them. They precede the transaction: when other processes can
+    /// write, this one no longer reads by claims.
     written: Vec<Written>,
+    read: ReadTxn<'s>,
     /// The written tables of the outer transaction.
     outer: &'s [Written],
     /// The table whose full queue refused a write in a [nested](WriteTxn::nested) transaction.
@@ -298,8 +299,8 @@ impl<'s> WriteTxn<'s> {
     }
 
     /// Fails if rows of the transaction may be of lists that were lost.
-    fn refuse_lost_lists(&self) -> Result<(), CommitFailure> {
-        let Some(lost) = self.written.iter().find(|written| written.lineage.is_lost()) else {
+    fn refuse_lost_lists(written: &[Written]) -> Result<(), CommitFailure> {
+        let Some(lost) = written.iter().find(|written| written.lineage.is_lost()) else {
             return Ok(());
         };
         let table = lost.shared.usage.schema.name;
@@ -318,19 +319,26 @@ impl<'s> WriteTxn<'s> {
         }
         let unfinished = self.written.iter().try_for_each(Written::refuse_unfinished);
         unfinished.map_err(CommitFailure::Failed)?;
-        self.refuse_lost_lists()?;
+        Self::refuse_lost_lists(&self.written)?;
         let Self { guard, read, mut written, .. } = self;
         let store = guard.store();
         drop(guard);
         let (stamp, mut wakers) = (read.engine.final_stamp(), Vec::new());
         let number = read.engine.final_number();
         let begun = begin_commit(stamp.number());
+        written.iter_mut().for_each(|written| written.lineage.end());
         // The events are delivered while no other thread can commit, so that they are in the order of the commits.
-        read.engine.commit(|| {
+        let committed = read.engine.commit(|| {
             for Written { tally, watched, shared, .. } in &mut written {
                 watched.deliver(&shared.watchers, &number, tally.row_count(), &mut wakers);
             }
-        })?;
+        });
+        if let Err(CommitFailure::Failed(error)) = committed {
+            // The commit has found the lists of another process.
+            Self::refuse_lost_lists(&written)?;
+            return Err(CommitFailure::Failed(error));
+        }
+        committed?;
         if written.iter().any(Written::has_left) {
             store.signals.notify();
         }

@@ -178,7 +178,7 @@ impl Store {
         let number = identity.number;
         let engine = own.engine()?;
         let shard = Shard::open(Arc::from(name), Arc::clone(engine));
-        let shard = Member::new(&shard, &own);
+        let shard = shards.coming(&shard, &own);
         identity.write(engine)?;
         let maps = shards.with_attached(number, &changed);
         let tables_in_use = inner.tables_in_use();

@@ -103,7 +103,7 @@ impl ShardCopy {
         let directories = (&*shards.directory(), &*self.place, &*self.directory);
         let (inner, of_backup) = open_copy(records, (number, record), &moves, directories)?;
         let shard = Shard::open(Arc::from(&*record.name), Arc::clone(inner.engine()?));
-        let member = Member::new(&shard, &inner);
+        let member = shards.coming(&shard, &inner);
         let prepared = refuse_part_of_move(shard.name(), number, &of_backup, &moves)
             .and_then(|()| prepare_tables(store, shards, (number, &member)))
             .and_then(|()| copy_references(shards, (number, &member), in_use))

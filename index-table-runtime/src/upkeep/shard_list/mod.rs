@@ -107,6 +107,7 @@ impl Store {
         let number = shards.next_number();
         let added = open_added(shards, name, directory.as_ref())?;
         let own = Store { inner: added.open()? };
+        shards.share_lists(&own.inner);
         let shard = Shard::open(Arc::from(name), Arc::clone(own.inner.engine()?));
         let in_use = inner.tables_in_use();
         let (mut references, mut others) = (Vec::new(), Vec::new());

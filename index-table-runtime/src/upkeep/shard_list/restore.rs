@@ -170,7 +170,7 @@ impl Store {
         let emptied: Vec<_> = indexes.collect();
         // The tables are added before the shard, so that a transaction with the shard also has its tables.
         let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(restored));
-        let shard = Member::new(&shard, &store);
+        let shard = shards.coming(&shard, &store);
         let opened = in_use
             .iter()
             .try_for_each(|table| open_in_restored(shards, (number, &shard), table))

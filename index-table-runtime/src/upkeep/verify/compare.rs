@@ -22,9 +22,9 @@ pub(super) fn compare(
     if !has_key(image, index, entry.key) {
         return Some(Difference::Key);
     }
-    let data = image.data(index, declared);
-    let is_same =
-        data == entry.data || row::has_same_fields(lists, data, entry.data, image.included(index));
+    let (data, is_private) = (image.data(index, declared), image.is_private(index));
+    let is_same = data == entry.data && !is_private
+        || row::has_same_fields(lists, (data, is_private), entry.data, image.included(index));
     (!is_same).then_some(Difference::Data)
 }
 

@@ -36,7 +36,7 @@ impl Images {
             *self = Self { index, ..Self::default() };
         }
         if is_new {
-            let mut image = Image::default();
+            let mut image = Image::to_read();
             let loaded = load(rows, &mut image, primary_key, bytes, Some(index));
             let image = loaded.is_ok().then_some(image);
             self.bytes += size_of::<Image>() + primary_key.len();

@@ -115,7 +115,7 @@ impl<'t> TableCheck<'t> {
             steps: None,
             is_finished: false,
             findings: VecDeque::new(),
-            image: Image::default(),
+            image: Image::to_read(),
             known: Known::default(),
             in_parts: false,
             rows: 0,
