@@ -127,25 +127,151 @@ fn check(store: &Store, rows: u32) -> TestResult {
     Ok(())
 }
 
-#[test]
-fn fields_change_without_a_version() -> TestResult {
-    on_each_kind(|kind| {
-        for rows in [30, 1500] {
-            let dir = tempfile::tempdir()?;
-            fill(&open(kind, dir.path())?, rows)?;
-            let store = open(kind, dir.path())?;
-            check(&store, rows)?;
-            drop(store);
-            let store = open(kind, dir.path())?;
-            check(&store, rows)?;
-            let users = UserRepository::open(&store)?;
-            store.transaction(|txn| {
-                users.update(txn, 3, 1, |row| row.state = "new".into())?;
-                users.delete(txn, 13, 2)
-            })?;
-            let report = users.verify(&store.read()?).run()?;
-            assert!(report.is_clean(), "{report}");
+on_each_kind!(fields_change_without_a_version, a_row_without_a_needed_field_is_refused);
+
+fn fields_change_without_a_version(kind: Kind) -> TestResult {
+    // Indexes of few rows are built when the table is opened.
+    for rows in [30, 6000] {
+        let dir = tempfile::tempdir()?;
+        fill(&open(kind, dir.path())?, rows)?;
+        for _ in 0..2 {
+            check(&open(kind, dir.path())?, rows)?;
         }
-        Ok(())
-    })
+        let store = open(kind, dir.path())?;
+        let users = UserRepository::open(&store)?;
+        store.transaction(|txn| {
+            users.update(txn, 3, 1, |row| row.state = "new".into())?;
+            users.delete(txn, 13, 2)
+        })?;
+        let report = users.verify(&store.read()?).run()?;
+        assert!(report.is_clean(), "{report}");
+    }
+    Ok(())
+}
+
+/// A release with a field that older rows lack, and without a default for it.
+mod strict {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Debug, Serialize, Deserialize, IndexTable)]
+    #[table(name = "users", shard_by = tenant, shard_map = "tenants")]
+    #[index(email)]
+    pub(super) struct User {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) email: String,
+    }
+}
+
+fn a_row_without_a_needed_field_is_refused(kind: Kind) -> TestResult {
+    let dir = tempfile::tempdir()?;
+    fill(&open(kind, dir.path())?, 3)?;
+    let store = open(kind, dir.path())?;
+    let before = store.read()?.commit_number();
+    match strict::UserRepository::open(&store).map(drop) {
+        Err(Error::SchemaMismatch { table: "users", difference, way_out }) => {
+            assert_eq!(
+                difference,
+                "the row with primary key (3, 0) can't be read: missing field `email`"
+            );
+            assert!(way_out.contains("`#[serde(default)]`"), "{way_out}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(store.read()?.commit_number(), before, "the file has changed");
+    let users = first::UserRepository::open(&store)?;
+    assert!(users.verify(&store.read()?).run()?.is_clean());
+    // Without rows, any field can be new.
+    store.transaction(|txn| {
+        TENANTS.iter().try_for_each(|tenant| {
+            (0..3).try_for_each(|id| users.delete(txn, *tenant, id).map(drop))
+        })
+    })?;
+    drop(users);
+    strict::UserRepository::open(&store)?;
+    Ok(())
+}
+
+/// A large table is not read as a whole when it is opened.
+#[test]
+fn a_row_that_few_rows_are_like_is_an_error_of_its_own() -> TestResult {
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "events", repository = OldEvents)]
+    struct OldEvent {
+        #[primary_key]
+        id: u32,
+        kind: Option<String>,
+    }
+
+    #[derive(Debug, Serialize, Deserialize, IndexTable)]
+    #[table(name = "events", repository = Events)]
+    struct Event {
+        #[primary_key]
+        id: u32,
+        kind: String,
+    }
+
+    let dir = tempfile::tempdir()?;
+    {
+        let store = Store::open(dir.path())?;
+        let events = OldEvents::open(&store)?;
+        store.transaction(|txn| {
+            (0..6000).try_for_each(|id| {
+                let kind = (id != 3000).then(|| "k".to_owned());
+                events.insert(txn, &OldEvent { id, kind })
+            })
+        })?;
+    }
+    for read_only in [false, true] {
+        let store = Store::options().read_only(read_only).open(dir.path())?;
+        let events = Events::open(&store)?;
+        let txn = store.read()?;
+        assert_eq!(events.get(&txn, 2999)?.map(|event| event.kind), Some("k".to_owned()));
+        let error = events.get(&txn, 3000).unwrap_err();
+        assert!(matches!(&error, Error::Corrupt { key, .. } if key == "3000"), "{error:?}");
+        assert_eq!(events.verify(&txn).run()?.counts.iter().map(|it| it.1).sum::<u64>(), 1);
+    }
+    let store = Store::open(dir.path())?;
+    let events = OldEvents::open(&store)?;
+    store.transaction(|txn| events.delete(txn, 2500).and(events.delete(txn, 2501)))?;
+    store.transaction(|txn| {
+        (2502..4400)
+            .try_for_each(|id| if id == 3000 { Ok(()) } else { events.delete(txn, id).map(drop) })
+    })?;
+    drop(events);
+    let refused = Events::open(&store).map(drop);
+    assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
+    Ok(())
+}
+
+#[test]
+fn an_upgrade_drops_the_values_of_removed_fields() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    fill(&open(Kind::OneFile, dir.path())?, 100)?;
+    let store = open(Kind::OneFile, dir.path())?;
+    // Its new indexes have renewed all rows.
+    let users = UserRepository::open(&store)?;
+    assert_eq!(users.upgrade(&store).run()?.upgraded, 0);
+    drop(users);
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "users", shard_by = tenant, shard_map = "tenants", repository = Few)]
+    #[index(age, strategy = "full")]
+    struct FewFields {
+        #[primary_key]
+        tenant: u32,
+        #[primary_key]
+        id: u32,
+        age: u32,
+    }
+    let users = Few::open(&store)?;
+    let done = users.upgrade(&store).run()?;
+    assert_eq!((done.rows, done.upgraded), (300, 300));
+    assert!(done.bytes_after < done.bytes_before / 3, "{done:?}");
+    assert_eq!(users.upgrade(&store).run()?.upgraded, 0);
+    let report = users.verify(&store.read()?).run()?;
+    assert!(report.is_clean(), "{report}");
+    Ok(())
 }

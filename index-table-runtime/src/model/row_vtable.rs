@@ -31,8 +31,7 @@ type LoadUnchecked =
     fn(&Lists, &mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>;
 
 /// Like [`Load`], for the row as it would be written now. The bytes are appended to the buffer.
-type LoadRenewed =
-    fn(&Lists, &mut Image, &[u8], &mut Vec<u8>) -> Result<Result<()>, DecodeError>;
+type LoadRenewed = fn(&Lists, &mut Image, &[u8], &mut Vec<u8>) -> Result<Result<()>, DecodeError>;
 
 /// Reads the row with these bytes, and drops it.
 type Read = fn(&Lists, &[u8]) -> Result<(), DecodeError>;

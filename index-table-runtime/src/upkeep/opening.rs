@@ -233,54 +233,53 @@ fn prepare(
     let declared = declared.with_references(schema, rows.references);
     let mut declared = declared.with_changes(rows.changes);
     let mut recorded = None;
-    let (new, mut unfinished) = if let Some(stored) =
-        writer.reader().record("")?.map(<[u8]>::to_vec)
-    {
-        let mut file = TableRecord::decode(table, &stored)?;
-        if origin == Origin::OneFile {
-            file = file.grown(schema, global(rows, part));
-        }
-        declared.changes = file.changes;
-        let states = states(table, writer)?;
-        let comparison = file.compare(&declared, schema)?;
-        versions::check(schema, writer.reader())?;
-        readable::check(rows, writer.reader())?;
-        let mut unfinished: Vec<_> =
-            states.keys().filter_map(|name| schema.position_of(name)).collect();
-        let is_queue_read = matches!(comparison, Comparison::Build(_))
-            || unfinished.iter().any(|index| schema.is_eventual(*index));
-        let lost = if is_queue_read { repair_queue(schema, writer)? } else { Vec::new() };
-        let mut new = match comparison {
-            Comparison::Same => Vec::new(),
-            Comparison::Build(indexes) => {
-                versions::keep(table, &file, &declared, writer)?;
-                for retired in file.retired(&declared) {
-                    let name = retired.index.name.clone();
-                    let state = StateRecord::Retired(retired).encode(table)?;
-                    writer.put_record(&name, &state)?;
+    let (new, mut unfinished) =
+        if let Some(stored) = writer.reader().record("")?.map(<[u8]>::to_vec) {
+            let mut file = TableRecord::decode(table, &stored)?;
+            if origin == Origin::OneFile {
+                file = file.grown(schema, global(rows, part));
+            }
+            declared.changes = file.changes;
+            let states = states(table, writer)?;
+            let comparison = file.compare(&declared, schema)?;
+            versions::check(schema, writer.reader())?;
+            readable::check(rows, writer.reader())?;
+            let mut unfinished: Vec<_> =
+                states.keys().filter_map(|name| schema.position_of(name)).collect();
+            let is_queue_read = matches!(comparison, Comparison::Build(_))
+                || unfinished.iter().any(|index| schema.is_eventual(*index));
+            let lost = if is_queue_read { repair_queue(schema, writer)? } else { Vec::new() };
+            let mut new = match comparison {
+                Comparison::Same => Vec::new(),
+                Comparison::Build(indexes) => {
+                    versions::keep(table, &file, &declared, writer)?;
+                    for retired in file.retired(&declared) {
+                        let name = retired.index.name.clone();
+                        let state = StateRecord::Retired(retired).encode(table)?;
+                        writer.put_record(&name, &state)?;
+                    }
+                    declared.changes = file.changes.wrapping_add(1).max(1);
+                    // Queued messages for former declarations are meaningless.
+                    queue::purge(schema, writer, |name| {
+                        let was = file.indexes.iter().any(|it| it.name == name && it.is_eventual());
+                        let stays = |at: usize| schema.is_eventual(at) && !indexes.contains(&at);
+                        was && schema.position_of(name).is_some_and(stays)
+                    })?;
+                    indexes
                 }
-                declared.changes = file.changes.wrapping_add(1).max(1);
-                // Queued messages for former declarations are meaningless.
-                queue::purge(schema, writer, |name| {
-                    let was = file.indexes.iter().any(|it| it.name == name && it.is_eventual());
-                    let stays = |at: usize| schema.is_eventual(at) && !indexes.contains(&at);
-                    was && schema.position_of(name).is_some_and(stays)
-                })?;
-                indexes
+            };
+            for index in lost {
+                if !new.contains(&index) {
+                    new.push(index);
+                }
             }
+            unfinished.retain(|index| !new.contains(index));
+            recorded = Some(file);
+            (new, unfinished)
+        } else {
+            refuse_foreign_rows(schema, writer)?;
+            ((0..rows.first_reference() + rows.references.len()).collect(), Vec::new())
         };
-        for index in lost {
-            if !new.contains(&index) {
-                new.push(index);
-            }
-        }
-        unfinished.retain(|index| !new.contains(index));
-        recorded = Some(file);
-        (new, unfinished)
-    } else {
-        refuse_foreign_rows(schema, writer)?;
-        ((0..rows.first_reference() + rows.references.len()).collect(), Vec::new())
-    };
 
     let (mut new, others): (Vec<usize>, Vec<usize>) =
         new.into_iter().partition(|position| schema.positions().contains(position));

@@ -8,7 +8,8 @@ use crate::{
         error::{Error, Result},
         row_vtable::TableRows,
         schema::{
-            Comparison, IndexRecord, Source, StateRecord, TableRecord, TableSchema, is_index, version_of,
+            Comparison, IndexRecord, Source, StateRecord, TableRecord, TableSchema, is_index,
+            version_of,
         },
     },
     store::{Declared, OpenTable, Store},

@@ -51,8 +51,7 @@ fn check_end(
     reverse: bool,
     until: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>> {
-    let mut facts =
-        reader.cursor(Query { reverse, ..Query::new(Source::Facts, KeyRange::ALL) })?;
+    let mut facts = reader.cursor(Query { reverse, ..Query::new(Source::Facts, KeyRange::ALL) })?;
     let (mut count, mut bytes) = (0, 0);
     while facts.advance()? {
         let fact = facts.entry();

@@ -7,9 +7,7 @@ use crate::{
         key::kept_text,
         reference::{MARK, ReferenceSchema},
         row_vtable::RowVtable,
-        schema::{
-            Parts, Renaming, TableRecord, TableSchema, renamed_to, version_of,
-        },
+        schema::{Parts, Renaming, TableRecord, TableSchema, renamed_to, version_of},
     },
     store::{Renewed, Shards, Store, transaction},
     usage::trace,

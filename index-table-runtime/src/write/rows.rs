@@ -434,6 +434,9 @@ pub(crate) fn load_both(
     rows.load_stored(old, bytes, primary_key)?;
     rows.load_stored(new, renewed, primary_key)?;
     if old.same_keys_without(new, incomplete) {
+        // Where the keys differ, because a field has another default each time, no entry has the key of the stored row.
+        rows.load_stored(old, renewed, primary_key)?;
+        old.set_stored(bytes);
         return Ok(());
     }
     let version = row::version(bytes).map_err(|error| rows.corrupt(error, primary_key))?;

@@ -251,7 +251,10 @@ impl From<DecodeError> for EncodeError {
         match error {
             DecodeError::Store(error) => error.into_error().into(),
             DecodeError::Fields(error) => error.into(),
-            other => index_table_rows::Error::from(index_table_rows::Reason::Serde(other.to_string())).into(),
+            other => {
+                index_table_rows::Error::from(index_table_rows::Reason::Serde(other.to_string()))
+                    .into()
+            }
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Image {
     hashed: KeyBuf,
     /// The indexes with hashed fields, and the range of each index in `hashed`.
     hashed_ranges: Vec<(usize, Range<usize>)>,
+    /// Whether the entries have other data than those that are stored.
+    is_renewed: bool,
 }
 
 impl Image {
@@ -68,8 +70,7 @@ impl Image {
         self.entries.clear();
         for position in 0..R::TABLE.indexes.len() {
             if position == index {
-                row.entries(index, &mut self.entries)
-                    .map_err(|error| error.of(R::TABLE.name))?;
+                row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
             }
             self.entries.finish_index();
         }
@@ -84,6 +85,7 @@ impl Image {
         is_new: bool,
         only: Option<usize>,
     ) -> Result<()> {
+        self.is_renewed = false;
         self.primary_key.clear();
         row.primary_key(&mut self.primary_key);
         self.entries.clear();
@@ -235,6 +237,13 @@ impl Image {
         included.unwrap_or_default()
     }
 
+    /// Makes this the image of the same row, stored as `bytes`. The data of its entries can be anything.
+    pub(crate) fn set_stored(&mut self, bytes: &[u8]) {
+        self.row.clear();
+        self.row.extend_from_slice(bytes);
+        self.is_renewed = true;
+    }
+
     /// Whether the data of the entries in this index is of the [private catalog](Lists::private_catalog).
     pub(crate) fn is_private(&self, index: usize) -> bool {
         self.entries.ends.get(index).is_some_and(|ends| ends.is_private)
@@ -245,6 +254,7 @@ impl Image {
     pub(crate) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
         match declared.strategy {
             Strategy::Normalized => &[],
+            Strategy::Partial(_) if self.is_renewed => &[],
             Strategy::Partial(_) => self.entries.data(index),
             Strategy::Full => &self.row,
         }
@@ -259,6 +269,7 @@ impl Default for Image {
             entries: EntryBuffer::default(),
             hashed: KeyBuf::on_heap(),
             hashed_ranges: Vec::new(),
+            is_renewed: false,
         }
     }
 }
