@@ -86,7 +86,11 @@ fn each_strategy_takes_its_number_of_look_ups() -> TestResult {
         // The number of the list, and the score.
         let included = 1 + 1;
         assert_reads!(txn, cards.find_by_group(&txn, 1).entries(), [1, 3, 0, referring]);
-        assert_reads!(txn, cards.find_by_scored(&txn, 1).entries(), [1, 3, 0, referring + 3 * included]);
+        assert_reads!(
+            txn,
+            cards.find_by_scored(&txn, 1).entries(),
+            [1, 3, 0, referring + 3 * included]
+        );
         let whole = referring + 3 * ROW;
         assert_reads!(txn, cards.find_by_whole(&txn, 1).entries(), [1, 3, 0, whole]);
         assert_reads!(txn, cards.find_by_code(&txn, 3 << 32).entries(), [1, 1, 0, 8 + primary_key]);

@@ -10,7 +10,7 @@ pub(crate) use read::{Entries, LentEntries, Reader};
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };

@@ -363,7 +363,9 @@ fn the_manager_gets_the_lists_of_a_file_and_no_file_contradicts_it() {
 fn fields_of_another_process_are_read_again() {
     let (writer, reader) = (Lists::default(), Lists::default());
     let row = encoded(&writer, &town(7, Some("Oslo")));
-    assert!(matches!(reader.fields(&row), Err(DecodeError::Fields(error)) if error.is_unrecorded()));
+    assert!(
+        matches!(reader.fields(&row), Err(DecodeError::Fields(error)) if error.is_unrecorded())
+    );
     let (_, record) = writer.record();
     reader.set_source(Box::new(move || Ok(in_files(vec![record.clone()]))));
     let mut fields = reader.fields(&row).unwrap();
@@ -398,7 +400,9 @@ struct Process {
 impl Process {
     fn of(file: &Arc<File>) -> Self {
         let (process, file) = (Self::default(), Arc::clone(file));
-        process.lists.set_source(Box::new(move || Ok(in_files(vec![file.lock().unwrap().record.clone()]))));
+        process
+            .lists
+            .set_source(Box::new(move || Ok(in_files(vec![file.lock().unwrap().record.clone()]))));
         process
     }
 

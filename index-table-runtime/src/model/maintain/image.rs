@@ -68,8 +68,7 @@ impl Image {
         self.entries.clear();
         for position in 0..R::TABLE.indexes.len() {
             if position == index {
-                row.entries(index, &mut self.entries)
-                    .map_err(|error| error.of(R::TABLE.name))?;
+                row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
             }
             self.entries.finish_index();
         }
