@@ -3,7 +3,7 @@
 use std::{any::Any, error, fmt, io, iter, path::Path};
 
 use super::Error;
-use crate::model::key::DecodeError;
+use crate::model::key::{DecodeError, StoreFailure};
 
 impl Error {
     /// Returns the error for a directory that can't be opened.
@@ -238,7 +238,7 @@ impl From<EncodeError> for DecodeError {
     #[cold]
     fn from(error: EncodeError) -> Self {
         match error.0 {
-            Reason::Store(error) => Self::Store((*error).into()),
+            Reason::Store(error) => Self::Store(StoreFailure::new(*error)),
             Reason::Row(error) => Self::Again(error.to_string().into()),
         }
     }
@@ -249,7 +249,7 @@ impl From<DecodeError> for EncodeError {
     #[cold]
     fn from(error: DecodeError) -> Self {
         match error {
-            DecodeError::Store(error) => error.into_error().into(),
+            DecodeError::Store(failure) => of_store(failure).into(),
             DecodeError::Fields(error) => error.into(),
             other => {
                 index_table_rows::Error::from(index_table_rows::Reason::Serde(other.to_string()))
@@ -257,6 +257,10 @@ impl From<DecodeError> for EncodeError {
             }
         }
     }
+}
+
+fn of_store(failure: StoreFailure) -> Error {
+    failure.into_error().unwrap_or_else(|reason| Error::TransactionFailed { reason })
 }
 
 impl EncodeError {
@@ -280,7 +284,7 @@ impl DecodeError {
                 );
                 Error::Conversion { table, key, version, reason }
             }
-            Self::Store(error) => error.into_error(),
+            Self::Store(failure) => of_store(failure),
             error => Error::Corrupt { table, index, key, reason: error.to_string() },
         }
     }

@@ -66,6 +66,7 @@ pub use each::Each;
 pub(crate) use hash::{hash, skip as skip_hash};
 pub use plain::{NotOfShape, PlainKey};
 pub use range_of::RangeOf;
+pub(crate) use read::StoreFailure;
 pub(crate) use read::Unescaped;
 pub use read::{DecodeError, KeyReader};
 pub use sequence::{Sequence, Unnumbered};

@@ -1,9 +1,10 @@
 use std::{
+    any::Any,
     cell::{Cell, OnceCell},
     sync::Arc,
 };
 
-use crate::model::{entry::ShortKey, error::Error};
+use crate::model::entry::ShortKey;
 
 /// The reason why bytes can't be decoded. The caller adds the table, the index and the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,13 +70,25 @@ pub enum DecodeError {
 
 /// An error of the store, which is no fault of the bytes. Two of them are equal if they are the same.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error(transparent)]
-pub struct StoreFailure(Arc<Error>);
+#[error("{}", .0.text)]
+pub struct StoreFailure(Arc<Failure>);
+
+#[derive(Debug)]
+struct Failure {
+    text: String,
+    error: Box<dyn Any + Send + Sync>,
+}
 
 impl StoreFailure {
-    pub(crate) fn into_error(self) -> Error {
-        let text = self.0.to_string();
-        Arc::into_inner(self.0).unwrap_or(Error::TransactionFailed { reason: text })
+    pub(crate) fn new<E: Any + ToString + Send + Sync>(error: E) -> Self {
+        Self(Arc::new(Failure { text: error.to_string(), error: Box::new(error) }))
+    }
+
+    /// Returns the error, or its text if this is a copy.
+    pub(crate) fn into_error<E: Any>(self) -> Result<E, String> {
+        let text = self.0.text.clone();
+        let error = Arc::into_inner(self.0).and_then(|failure| failure.error.downcast().ok());
+        error.map(|error| *error).ok_or(text)
     }
 }
 
@@ -86,12 +99,6 @@ impl PartialEq for StoreFailure {
 }
 
 impl Eq for StoreFailure {}
-
-impl From<Error> for StoreFailure {
-    fn from(error: Error) -> Self {
-        Self(Arc::new(error))
-    }
-}
 
 /// Reads the fields of an encoded key one after another.
 #[derive(Debug, Clone, Copy)]

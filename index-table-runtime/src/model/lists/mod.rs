@@ -39,7 +39,7 @@ use crate::{
     locks::Mutex,
     model::{
         error::{EncodeError, Error},
-        key::DecodeError,
+        key::{DecodeError, StoreFailure},
     },
 };
 
@@ -327,7 +327,7 @@ impl Lists {
         read: &mut impl FnMut(&'t Catalog) -> Result<T, rows::Error>,
     ) -> Result<T, DecodeError> {
         // If the records can't be read, claims could give the row another meaning.
-        if self.refresh().map_err(|error| DecodeError::Store(error.into()))? {
+        if self.refresh().map_err(|error| DecodeError::Store(StoreFailure::new(error)))? {
             match read(self.recorded_catalog()) {
                 Err(error) if error.is_unrecorded() => {}
                 outcome => return outcome.map_err(DecodeError::Fields),
