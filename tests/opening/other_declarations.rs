@@ -13,7 +13,6 @@ fn rows_that_dont_fit_the_declaration_are_refused() -> TestResult {
     let store = Store::open(dir.path())?;
     let results = [
         newer::PersonRepository::open(&store).map(drop),
-        retyped::PersonRepository::open(&store).map(drop),
         longer::PersonRepository::open(&store).map(drop),
     ];
     let messages = results.map(|results| results.unwrap_err().to_string());
@@ -21,11 +20,12 @@ fn rows_that_dont_fit_the_declaration_are_refused() -> TestResult {
         messages.each_ref().map(|message| message.split(';').next().unwrap_or_default()),
         [
             "table `people` doesn't match its declaration: it may have rows of version 1, and the chain of `previous` from version 2 does not include it",
-            "table `people` doesn't match its declaration: field 3 of its rows is `age: u8` in the file and `age: u16` in the code",
-            "table `people` doesn't match its declaration: field 4 of its rows is missing in the file and `email: String` in the code",
+            "table `people` doesn't match its declaration: the row with primary key 0 can't be read: missing field `email`",
         ]
     );
     assert!(messages.iter().all(|message| message.contains("`previous`")), "{messages:?}");
+    // A wider integer reads the rows.
+    retyped::PersonRepository::open(&store)?;
     Ok(())
 }
 

@@ -129,7 +129,7 @@ fn the_declaration_must_match_a_read_only_store() -> TestResult {
                 "table `other` doesn't match its declaration: the file has no such table",
                 "table `people` doesn't match its declaration: the file has no index `town` with this declaration",
                 "table `people` doesn't match its declaration: it may have rows of version 1, and the chain of `previous` from version 2 does not include it",
-                "table `people` doesn't match its declaration: field 4 of its rows is missing in the file and `email: String` in the code",
+                "table `people` doesn't match its declaration: the row with primary key 0 can't be read: missing field `email`",
             ]
         );
         assert!(messages.iter().take(2).all(|it| it.contains("without `read_only(true)`")));

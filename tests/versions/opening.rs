@@ -175,20 +175,14 @@ fn an_older_struct_is_compared_with_the_file() -> TestResult {
     let dir = tempfile::tempdir()?;
     insert!(dir.path(), first, id: 1, text: "a".into());
     let result = open!(dir.path(), other_first).ok_or("it opens")?;
-    assert!(
-        result.contains(
-            "in version 1, field 2 of its rows is `text: String` in the file and `body: String` in \
-             the code; declare the struct of that version as it was"
-        ),
-        "{result}"
-    );
+    let unreadable = "the row with primary key 1 can't be read: missing field `body`";
+    assert!(result.contains(unreadable), "{result}");
     assert_eq!(open!(dir.path(), second), None);
     let result = open!(dir.path(), other_first).ok_or("it opens")?;
-    assert!(result.contains("in version 1, field 2"), "{result}");
-    let result = open!(dir.path(), other_type).ok_or("it opens")?;
-    assert!(result.contains("in version 2, field 3 of its rows is `stars: u8` in"), "{result}");
-    let result = open!(dir.path(), other_now).ok_or("it opens")?;
-    assert!(result.contains("or give the struct the next `version`"), "{result}");
+    assert!(result.contains(unreadable), "{result}");
+    // A wider integer reads the rows of both versions.
+    assert_eq!(open!(dir.path(), other_now), None);
+    assert_eq!(open!(dir.path(), other_type), None);
     assert_eq!(open!(dir.path(), third), None);
     Ok(())
 }
@@ -201,7 +195,7 @@ fn a_refused_chain_changes_nothing() -> TestResult {
     let last = || store(dir.path()).and_then(|store| Ok(store.read()?.commit_number()));
     let before = last()?;
     open!(dir.path(), alone).ok_or("it opens")?;
-    open!(dir.path(), other_type).ok_or("it opens")?;
+    open!(dir.path(), other_first).ok_or("it opens")?;
     open!(dir.path(), first).ok_or("it opens")?;
     assert_eq!(last()?, before);
     Ok(())

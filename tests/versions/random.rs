@@ -144,7 +144,7 @@ fn try_all(
     }
     customers.upgrade(&store).run()?;
     check(&customers, &store, &model)?;
-    assert_eq!(customers.upgrade(&store).run()?.rows, 0);
+    assert_eq!(customers.upgrade(&store).run()?.upgraded, 0);
     Ok(())
 }
 

@@ -185,6 +185,12 @@ pub(crate) fn is_same<R: Entity>(lists: &Lists, stored: &[u8], new: &[u8]) -> bo
         && renew::<R>(lists, stored).is_ok_and(|renewed| renewed == new)
 }
 
+/// Returns the version of a row, and its list.
+pub(crate) fn list(row: &[u8]) -> Result<(u32, u32), DecodeError> {
+    let (version, body) = header(row)?;
+    number(body).map(|(list, _)| (version, list))
+}
+
 /// Whether two rows of the current version are of the same list.
 pub(crate) fn has_same_list(version: u32, row: &[u8], other: &[u8]) -> bool {
     let list = |bytes| body(bytes, version).and_then(number).map(|(list, _)| list);

@@ -302,8 +302,8 @@ impl TableRows {
         (self.vtable.renew)(&self.lists, bytes)
     }
 
-    /// Loads the row that is stored under `primary_key` as it would be written now, and returns whether its bytes are others.
-    /// They replace the content of `renewed`. Fails if the row has another primary key.
+    /// Loads the row that is stored under `primary_key` with the current lists, and returns whether its bytes are others. They
+    /// replace the content of `renewed`. A row of an older version stays as it is. Fails if the row has another primary key.
     pub(crate) fn load_renewed(
         &self,
         image: &mut Image,
@@ -426,8 +426,13 @@ fn load_renewed<R: Entity>(
     renewed: &mut Vec<u8>,
 ) -> Result<Result<()>, DecodeError> {
     let row = row::decode::<R>(lists, bytes)?;
-    row::encode(lists, &row, renewed)
-        .map_err(|error| DecodeError::Again(error.to_string().into()))?;
+    // A conversion has the same result each time.
+    let is_current = row::body(bytes, R::TABLE.version).is_ok();
+    if is_current {
+        row::encode(lists, &row, renewed)?;
+    } else {
+        renewed.extend_from_slice(bytes);
+    }
     if renewed == bytes {
         return Ok(image.load_stored(lists, &row, bytes, None));
     }

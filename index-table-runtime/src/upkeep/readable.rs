@@ -1,8 +1,12 @@
 //! Whether the rows in a data file can be read with the declaration.
 //!
-//! A row has the names of its fields, so the struct can get, lose and rename fields without a version of the table. A row that
-//! the struct can't read, such as one that lacks a field without a default, is found when the table is opened, before anything
-//! is written. A damaged row is left to [`verify`](crate::Verify), and doesn't keep the table from being opened.
+//! A row has the names of its fields, so the struct can get, lose and rename fields without a version of the table. Fields that
+//! the struct can't do without, such as one without a default that rows lack, are found when the table is opened, before anything
+//! is written: then no row of a list of fields can be read, nor of an earlier list. If rows of an earlier list can be read, those of
+//! the later one are of a later release. They, damaged rows, and rows with a variant that the type doesn't know are errors of their
+//! own when they are read.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use index_table_rows::Reason;
 
@@ -12,6 +16,7 @@ use crate::{
         KeyRange,
         error::{Error, Result},
         key::DecodeError,
+        row,
         row_vtable::TableRows,
         schema::Source,
     },
@@ -32,15 +37,43 @@ const WAY_OUT: &str = "give a field that rows lack `#[serde(default)]`, and one 
 ///
 /// # Errors
 ///
-/// [`Error::SchemaMismatch`] for a row that its type can't read.
+/// [`Error::SchemaMismatch`] if its type can't read any row of a list.
 pub(super) fn check(rows: &TableRows, reader: Reader<'_>) -> Result<()> {
     if !rows.has_rows() {
         return Ok(());
     }
-    if let Some(last) = check_end(rows, reader, false, None)? {
-        check_end(rows, reader, true, Some(&last))?;
+    let mut found = Found::default();
+    if let Some(last) = check_end(rows, reader, false, None, &mut found)? {
+        check_end(rows, reader, true, Some(&last), &mut found)?;
     }
-    Ok(())
+    let Found { readable, unreadable } = found;
+    let is_first = |list: &(u32, u32)| readable.range((list.0, 0)..=*list).next().is_none();
+    match unreadable.into_iter().find(|(list, _)| is_first(list)) {
+        None => Ok(()),
+        Some((_, error)) => Err(error),
+    }
+}
+
+/// The lists of the rows that were read, with the versions of the rows.
+#[derive(Default)]
+struct Found {
+    readable: BTreeSet<(u32, u32)>,
+    /// The error of the first row of each list that the struct can't read.
+    unreadable: BTreeMap<(u32, u32), Error>,
+}
+
+impl Found {
+    fn add(&mut self, rows: &TableRows, primary_key: &[u8], row: &[u8]) {
+        let Ok(list) = row::list(row) else { return };
+        match rows.read(row) {
+            Ok(()) => drop(self.readable.insert(list)),
+            Err(error) if is_damage(&error) => {}
+            Err(error) => {
+                let unreadable = || unreadable(rows, primary_key, &error);
+                self.unreadable.entry(list).or_insert_with(unreadable);
+            }
+        }
+    }
 }
 
 /// Reads rows from one end of a table, in ascending or descending order, up to the primary key `until`. Returns the primary key of
@@ -50,6 +83,7 @@ fn check_end(
     reader: Reader<'_>,
     reverse: bool,
     until: Option<&[u8]>,
+    found: &mut Found,
 ) -> Result<Option<Vec<u8>>> {
     let mut facts = reader.cursor(Query { reverse, ..Query::new(Source::Facts, KeyRange::ALL) })?;
     let (mut count, mut bytes) = (0, 0);
@@ -58,11 +92,7 @@ fn check_end(
         if until == Some(fact.primary_key) {
             return Ok(None);
         }
-        if let Err(error) = rows.read(fact.data)
-            && !is_damage(&error)
-        {
-            return Err(unreadable(rows, fact.primary_key, &error));
-        }
+        found.add(rows, fact.primary_key, fact.data);
         (count, bytes) = (count + 1, bytes + fact.data.len());
         if count == ROWS || bytes >= BYTES {
             return Ok(Some(fact.primary_key.to_vec()));

@@ -364,8 +364,8 @@ impl Lists {
         &self,
         record: &mut dyn FnMut(&mut Catalog) -> Result<(), rows::Error>,
     ) -> Result<(), EncodeError> {
-        // Another process may have recorded what the value needs.
-        self.refresh()?;
+        // Another process may have recorded what the value needs. If this fails, the exchange or the commit finds it.
+        let _ = self.refresh();
         for _ in 0..MOST_EXCHANGES {
             let (before, next) = {
                 let _growing = self.growing.lock();
