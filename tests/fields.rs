@@ -235,6 +235,18 @@ fn a_row_that_others_of_its_list_are_unlike_is_an_error_of_its_own() -> TestResu
     Ok(())
 }
 
+/// A release with fewer fields.
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "users", shard_by = tenant, shard_map = "tenants", repository = Few)]
+#[index(age, strategy = "full")]
+struct FewFields {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u32,
+    age: u32,
+}
+
 #[test]
 fn an_upgrade_drops_the_values_of_removed_fields() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -245,16 +257,6 @@ fn an_upgrade_drops_the_values_of_removed_fields() -> TestResult {
     assert_eq!(users.upgrade(&store).run()?.upgraded, 0);
     drop(users);
 
-    #[derive(Serialize, Deserialize, IndexTable)]
-    #[table(name = "users", shard_by = tenant, shard_map = "tenants", repository = Few)]
-    #[index(age, strategy = "full")]
-    struct FewFields {
-        #[primary_key]
-        tenant: u32,
-        #[primary_key]
-        id: u32,
-        age: u32,
-    }
     let users = Few::open(&store)?;
     let done = users.upgrade(&store).run()?;
     assert_eq!((done.rows, done.upgraded), (300, 300));

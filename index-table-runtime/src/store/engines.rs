@@ -76,7 +76,7 @@ impl Deref for Member<'_> {
     }
 }
 
-impl<'s> Member<'s> {
+impl Member<'_> {
     /// Returns the shard as a store of its own.
     ///
     /// # Errors

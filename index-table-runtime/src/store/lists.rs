@@ -103,10 +103,11 @@ impl Places {
         let Some(engine) = engines.first() else { return Ok(None) };
         #[cfg(feature = "postgres")]
         if let Some(engine) = engine.postgres() {
-            return match before == Some(after) {
-                true => Ok(Some(true)),
-                false => engine.exchange_record((table, LISTS), before, after).map(Some),
-            };
+            // It has the record that this process has read.
+            if before == Some(after) {
+                return Ok(Some(true));
+            }
+            return engine.exchange_record((table, LISTS), before, after).map(Some);
         }
         // Nothing outlives a store in memory.
         let _ = before;

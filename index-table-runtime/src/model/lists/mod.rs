@@ -586,7 +586,7 @@ impl Lists {
     /// Notes that a transaction of this process writes the table.
     pub(crate) fn begin(self: &Arc<Self>) -> Lineage {
         self.writers.fetch_add(1, Ordering::AcqRel);
-        Lineage { lineage: self.lineage(), lists: Arc::clone(self), is_over: false }
+        Lineage { begun: self.lineage(), lists: Arc::clone(self), is_over: false }
     }
 
     /// Returns the version that a data file has.
@@ -609,7 +609,7 @@ fn empty() -> &'static Catalog {
 /// The claims that a transaction may use for the rows that it writes.
 pub(crate) struct Lineage {
     lists: Arc<Lists>,
-    lineage: u64,
+    begun: u64,
     is_over: bool,
 }
 
@@ -617,7 +617,7 @@ impl Lineage {
     /// Whether claims were lost since the transaction first used the table.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
-        self.lists.lineage() != self.lineage
+        self.lists.lineage() != self.begun
     }
 }
 

@@ -322,10 +322,10 @@ fn a_commit_keeps_what_the_file_lacks_and_refuses_other_lists() {
 #[test]
 fn the_manager_gets_the_lists_of_a_file_and_no_file_contradicts_it() {
     let (own, file) = (Lists::default(), Lists::default());
-    let manager = Arc::new(sync::Mutex::new(None::<Vec<u8>>));
+    let manager = Arc::new(Mutex::<_>::new(None::<Vec<u8>>));
     let record = Arc::clone(&manager);
     own.set_exchange(Box::new(move |_, after| {
-        let mut record = record.lock().unwrap();
+        let mut record = record.lock();
         let found = record.as_deref().and_then(decode);
         let is_extended = found.is_none_or(|found| decode(after).unwrap().extends(&found));
         if is_extended {
@@ -337,24 +337,24 @@ fn the_manager_gets_the_lists_of_a_file_and_no_file_contradicts_it() {
     encoded(&other, &(1, 2));
     let contradicting = other.record().1;
     own.set_source(Box::new(move || {
-        let manager = record.lock().unwrap().clone();
+        let manager = record.lock().clone();
         Ok(Records { manager, files: vec![contradicting.clone()] })
     }));
     encoded(&file, &town(1, None));
     assert_eq!(own.open(decode(&file.record().1).unwrap(), true), Opened::Taken);
     assert!(own.settle().unwrap());
-    assert_eq!(*manager.lock().unwrap(), Some(file.record().1));
+    assert_eq!(*manager.lock(), Some(file.record().1));
     assert!(!own.refresh().unwrap());
     assert_eq!(own.catalog(), file.catalog());
     // The manager has a later version.
     encoded(&file, &town(1, Some("Oslo")));
-    *manager.lock().unwrap() = Some(file.record().1);
+    *manager.lock() = Some(file.record().1);
     own.unsettle();
     assert!(own.settle().unwrap());
     assert_eq!(own.catalog(), file.catalog());
     // The manager has other lists.
     encoded(&other, &(1, "a"));
-    *manager.lock().unwrap() = Some(other.record().1);
+    *manager.lock() = Some(other.record().1);
     own.unsettle();
     assert!(!own.settle().unwrap());
 }

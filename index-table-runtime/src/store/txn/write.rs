@@ -326,7 +326,9 @@ impl<'s> WriteTxn<'s> {
         let (stamp, mut wakers) = (read.engine.final_stamp(), Vec::new());
         let number = read.engine.final_number();
         let begun = begin_commit(stamp.number());
-        written.iter_mut().for_each(|written| written.lineage.end());
+        for written in &mut written {
+            written.lineage.end();
+        }
         // The events are delivered while no other thread can commit, so that they are in the order of the commits.
         let committed = read.engine.commit(|| {
             for Written { tally, watched, shared, .. } in &mut written {
