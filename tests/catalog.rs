@@ -143,20 +143,22 @@ fn a_retired_index_that_is_declared_again_is_rebuilt() -> TestResult {
     })
 }
 
-/// Rows have the variants, with and without an index.
+/// Rows have the names of the variants, and the index is built again.
 #[test]
-fn the_variants_of_a_retired_index_are_compared() -> TestResult {
+fn a_retired_index_on_other_variants_is_built_again() -> TestResult {
     on_both(|store| {
         fill(store)?;
         drop(plain::PersonRepository::open(store)?);
-        let result = swapped::PersonRepository::open(store).map(drop);
-        let Err(Error::SchemaMismatch { difference, .. }) = &result else {
-            return Err(format!("{result:?}").into());
-        };
-        assert!(difference.contains("`mood` are enum[Good=0,Bad=1] in the file"), "{difference}");
-        assert_eq!(states(store)?, ["mood retired", "odd retired", "town retired"]);
+        let people = swapped::PersonRepository::open(store)?;
+        let txn = store.read()?;
+        assert_eq!(people.by_mood(&txn).count()?, 500);
+        assert!(people.verify(&txn).run()?.is_clean());
+        let row = people.get(&txn, 1)?.ok_or("no row")?;
+        assert_eq!(format!("{:?}", row.mood), format!("{:?}", indexed::person(1).mood));
+        drop((txn, people));
         let people = longer::PersonRepository::open(store)?;
         assert_eq!(people.by_mood(&store.read()?).count()?, 500);
+        assert!(people.verify(&store.read()?).run()?.is_clean());
         Ok(())
     })
 }
