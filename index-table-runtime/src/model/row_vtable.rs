@@ -238,6 +238,11 @@ impl TableRows {
         Self { vtable, lists }
     }
 
+    /// Returns the functions with the lists of another table.
+    pub(crate) const fn with_lists(&self, lists: Arc<Lists>) -> Self {
+        Self::new(self.vtable, lists)
+    }
+
     /// Loads the row with these bytes into an image.
     ///
     /// # Errors

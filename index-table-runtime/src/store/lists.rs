@@ -153,6 +153,15 @@ impl Store {
         Ok(TableRows::new(rows, self.inner.lists.of(rows.schema.name)?))
     }
 
+    /// Returns the same rows with the lists of a table with another name.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the shard map manager.
+    pub(crate) fn rows_of_former(&self, rows: &TableRows, name: &'static str) -> Result<TableRows> {
+        Ok(rows.with_lists(self.inner.lists.of(name)?))
+    }
+
     /// Notes the only data file of this store.
     pub(crate) fn note_data_file(&self) {
         if let Some(engine) = self.inner.engines.one() {

@@ -1,15 +1,20 @@
 //! Renaming tables when they are opened by their new names: `#[table(was = "…")]`.
 
+use std::collections::BTreeMap;
+
 use crate::{
     engine::{Engine, Rename},
+    locks::{Mutex, OfProcess},
     model::{
         error::{Error, Result},
         key::kept_text,
         reference::{MARK, ReferenceSchema},
-        row_vtable::RowVtable,
+        row_vtable::{RowVtable, TableRows},
         schema::{Parts, Renaming, TableRecord, TableSchema, renamed_to, version_of},
     },
+    placement::Reader,
     store::{Renewed, Shards, Store, transaction},
+    upkeep::readable,
     usage::trace,
 };
 
@@ -135,7 +140,7 @@ fn similar(store: &Store, schema: &TableSchema, records: &[(String, Vec<u8>)]) -
 /// # Errors
 ///
 /// The errors of [`rename`], and of [`check_rename`](Shards::check_rename).
-pub(super) fn rename_in_shards(store: &Store, shards: &Shards, rows: &RowVtable) -> Result<()> {
+pub(super) fn rename_in_shards(store: &Store, shards: &Shards, rows: &TableRows) -> Result<()> {
     // In a forked process, the locks below may be held by a thread that does not exist.
     store.inner.engines.refuse_forked()?;
     let own = (rows.schema, rows.distribution);
@@ -165,7 +170,10 @@ pub(super) fn rename_in_shards(store: &Store, shards: &Shards, rows: &RowVtable)
             if schema.name != rows.schema.name {
                 refuse_referenced(store, &records, schema.name, from)?;
             }
-            check_rows(schema, from, &records)?;
+            check_records(schema, from, &records)?;
+            if schema.name == rows.schema.name {
+                check_rows(store, shards, rows, from)?;
+            }
             shards.check_rename((from, schema.name), distribution)?;
             shards.add_renamed_maps((from, schema.name))?;
             let refuse_used = |table, was: &'static str| refuse_used(store, table, was);
@@ -193,8 +201,37 @@ fn forget_former_maps(store: &Store, shards: &Shards, schema: &TableSchema) -> R
     former.try_for_each(|was| shards.forget_former_maps((was, schema.name)))
 }
 
-/// Checks that the rows of a former table fit the declaration, before any shard is changed.
-fn check_rows(
+/// The schemas of the facts of former tables. They are never dropped, so each is made once.
+static FORMER: OfProcess<Mutex<BTreeMap<(usize, &str), &'static TableSchema>>> =
+    OfProcess::new(Mutex::default);
+
+/// Returns the schema of a table without its indexes by a former name.
+fn former_schema(schema: &'static TableSchema, from: &'static str) -> &'static TableSchema {
+    let mut known = FORMER.lock();
+    let TableSchema { version, fields, previous, changed, primary_key, .. } = *schema;
+    known.entry((std::ptr::from_ref(schema).addr(), from)).or_insert_with(|| {
+        let records = TableSchema::of_records(from, primary_key);
+        Box::leak(Box::new(TableSchema { version, fields, previous, changed, ..records }))
+    })
+}
+
+/// Checks that the rows of a former table can be read, before any shard is changed.
+fn check_rows(store: &Store, shards: &Shards, rows: &TableRows, from: &'static str) -> Result<()> {
+    let schema = former_schema(rows.schema, from);
+    let of_former = store.rows_of_former(rows, from)?;
+    for engine in shards.engines() {
+        let parts = Parts { aggregates: &[], has_changes: false, references: &[] };
+        let Some(tables) = engine.find_table(schema, parts)? else { continue };
+        let txn = engine.read()?;
+        if let Some(reader) = txn.reader(&tables) {
+            readable::check(&of_former, Reader::One(reader))?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a former table fits the declaration, before any shard is changed.
+fn check_records(
     schema: &'static TableSchema,
     from: &str,
     records: &[(String, Vec<u8>)],

@@ -373,7 +373,7 @@ impl Engine {
             #[cfg(feature = "postgres")]
             Self::Postgres(engine) => Ok(engine.find_table(schema, parts)?.map(Tables::Postgres)),
             #[cfg(feature = "memory")]
-            Self::Memory(_) => Ok(None),
+            Self::Memory(_) => Ok(Some(Tables::Memory(memory::Tables::new(schema, parts)))),
         }
     }
 

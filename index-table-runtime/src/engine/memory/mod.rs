@@ -169,17 +169,7 @@ impl Engine {
         rename: &mut Rename<'_>,
         prepare: impl FnOnce(Writer<'_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
-        let tables = Tables {
-            schema,
-            parts,
-            referrers: Links::default(),
-            facts: schema.name.to_owned(),
-            indexes: schema
-                .indexes
-                .iter()
-                .map(|index| format!("{}.{}", schema.name, index.name))
-                .collect(),
-        };
+        let tables = Tables::new(schema, parts);
         let mut txn = self.begin();
         let renamed = change_names(Arc::make_mut(&mut txn.databases), (schema, parts), rename);
         renamed.map_err(|error| (error, None))?;
@@ -263,6 +253,17 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
+    pub(crate) fn new(schema: &'static TableSchema, parts: Parts) -> Self {
+        let indexes = schema.indexes.iter();
+        Self {
+            schema,
+            parts,
+            referrers: Links::default(),
+            facts: schema.name.to_owned(),
+            indexes: indexes.map(|index| format!("{}.{}", schema.name, index.name)).collect(),
+        }
+    }
+
     /// Adds a reference of the table `of` to this table.
     pub(crate) fn link(&self, by: Referrer, of: &Self, source: Source) {
         self.referrers.add(by, of.name(source).to_owned());
