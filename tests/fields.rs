@@ -2,6 +2,9 @@
 
 #[path = "support/data_files.rs"]
 mod data_files;
+#[cfg(feature = "postgres")]
+#[path = "support/postgres.rs"]
+mod postgres;
 
 use std::{
     path::Path,
@@ -133,19 +136,35 @@ fn fields_change_without_a_version(kind: Kind) -> TestResult {
     // Indexes of few rows are built when the table is opened.
     for rows in [30, 6000] {
         let dir = tempfile::tempdir()?;
-        fill(&open(kind, dir.path())?, rows)?;
-        for _ in 0..2 {
-            check(&open(kind, dir.path())?, rows)?;
-        }
-        let store = open(kind, dir.path())?;
-        let users = UserRepository::open(&store)?;
-        store.transaction(|txn| {
-            users.update(txn, 3, 1, |row| row.state = "new".into())?;
-            users.delete(txn, 13, 2)
-        })?;
-        let report = users.verify(&store.read()?).run()?;
-        assert!(report.is_clean(), "{report}");
+        check_releases(|| open(kind, dir.path()), rows)?;
     }
+    Ok(())
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn fields_change_on_a_server() -> TestResult {
+    for rows in [30, 1500] {
+        if let Some(schema) = postgres::Schema::new() {
+            check_releases(|| schema.open(), rows)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_releases(open: impl Fn() -> Result<Store>, rows: u32) -> TestResult {
+    fill(&open()?, rows)?;
+    for _ in 0..2 {
+        check(&open()?, rows)?;
+    }
+    let store = open()?;
+    let users = UserRepository::open(&store)?;
+    store.transaction(|txn| {
+        users.update(txn, 3, 1, |row| row.state = "new".into())?;
+        users.delete(txn, 13, 2)
+    })?;
+    let report = users.verify(&store.read()?).run()?;
+    assert!(report.is_clean(), "{report}");
     Ok(())
 }
 
