@@ -4,6 +4,7 @@
 mod daily;
 mod journal;
 mod over_time;
+mod rows;
 mod shards;
 
 use index_table::{Cursor, Durability, Error, IndexTable, Store};
