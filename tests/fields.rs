@@ -285,3 +285,89 @@ fn an_upgrade_drops_the_values_of_removed_fields() -> TestResult {
     assert!(report.is_clean(), "{report}");
     Ok(())
 }
+
+/// Tables whose rows a shard can't write again by itself.
+mod shared {
+    use super::{Deserialize, IndexTable, Serialize, next_token};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "places", shard_by = tenant, shard_map = "tenants", repository = OldPlaces)]
+    #[index(town, name = "whole", strategy = "full", scope = "global")]
+    pub(super) struct OldPlace {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) town: String,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "places", shard_by = tenant, shard_map = "tenants", repository = Places)]
+    #[index(town, name = "whole", strategy = "full", scope = "global")]
+    #[index(note)]
+    pub(super) struct Place {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u32,
+        #[serde(default)]
+        pub(super) note: String,
+        pub(super) town: String,
+    }
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "codes", reference, repository = OldCodes)]
+    pub(super) struct OldCode {
+        #[primary_key]
+        pub(super) code: u32,
+    }
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "codes", reference, repository = Codes)]
+    pub(super) struct Code {
+        #[primary_key]
+        pub(super) code: u32,
+        #[serde(default = "next_token")]
+        pub(super) token: u64,
+    }
+}
+
+/// The entries of a global index are in other shards than the rows, and the copies of a reference table are equal.
+#[test]
+fn shards_leave_rows_as_they_are_if_others_have_data_of_them() -> TestResult {
+    use shared::{Codes, OldCode, OldCodes, OldPlace, OldPlaces, Place, Places};
+    for rows in [30, 5000] {
+        let dir = tempfile::tempdir()?;
+        {
+            let store = open(Kind::Several, dir.path())?;
+            let (places, codes) = (OldPlaces::open(&store)?, OldCodes::open(&store)?);
+            for tenant in TENANTS {
+                let place = |id: u32| OldPlace { tenant, id, town: format!("T{}", id % 7) };
+                store.transaction(|txn| {
+                    (0..rows).try_for_each(|id| places.insert(txn, &place(id)))
+                })?;
+            }
+            store.transaction(|txn| {
+                (0..rows).try_for_each(|code| codes.insert(txn, &OldCode { code }))
+            })?;
+        }
+        let store = open(Kind::Several, dir.path())?;
+        let (places, codes) = (Places::open(&store)?, Codes::open(&store)?);
+        for _ in 0..2 {
+            let txn = store.read()?;
+            assert_eq!(places.find_by_note(&txn, "").count()?, u64::from(rows) * 3);
+            assert_eq!(places.by_whole(&txn).rows().count(), rows as usize * 3);
+            let report = places.verify(&txn).run()?;
+            assert!(report.is_clean(), "{report}");
+            let report = codes.verify(&txn).run()?;
+            assert!(report.is_clean(), "{report}");
+            drop(txn);
+            places.upgrade(&store).run()?;
+            codes.upgrade(&store).run()?;
+        }
+        let changed = Place { tenant: 13, id: 7, note: "n".into(), town: "T1".into() };
+        store.transaction(|txn| places.put(txn, &changed))?;
+        assert!(store.verify()?.is_clean());
+    }
+    Ok(())
+}

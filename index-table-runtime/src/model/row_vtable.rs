@@ -16,7 +16,7 @@ use crate::model::{
     reference::ReferenceSchema,
     revision::Revision,
     row,
-    schema::{AggregateSchema, Parts, Source, TableSchema},
+    schema::{AggregateSchema, Parts, Source, Strategy, TableSchema},
     shard::Distribution,
     stream::ChangeStream,
 };
@@ -155,6 +155,16 @@ impl RowVtable {
     /// Returns the position of the first reference in an image, after the indexes and the aggregates.
     pub(crate) const fn first_reference(&self) -> usize {
         self.schema.indexes.len() + self.aggregates.len()
+    }
+
+    /// Whether a shard can write its rows again by itself: no other shard has a copy of them, or data of their entries.
+    pub(crate) fn renews_in_shard(&self) -> bool {
+        let has_data = |index: &usize| {
+            let index = self.schema.indexes.get(*index);
+            index.is_some_and(|index| index.strategy != Strategy::Normalized)
+        };
+        !matches!(self.distribution, Distribution::Reference)
+            && !self.distribution.global().iter().any(has_data)
     }
 
     /// Whether the type of the rows is known.

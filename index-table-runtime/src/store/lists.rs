@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::Store;
+use super::{Inner, Store};
 use crate::{
     engine,
     locks::Mutex,
@@ -37,6 +37,11 @@ impl TableLists {
     /// Uses the lists of the store to which this shard belongs.
     pub(super) fn share(&self, of_store: &Arc<Self>) {
         let _ = self.of_store.set(Arc::clone(of_store));
+    }
+
+    /// Whether this is one of the shards of a store.
+    fn is_shared(&self) -> bool {
+        self.of_store.get().is_some()
     }
 
     /// Records versions with this shard map manager from now on.
@@ -138,6 +143,13 @@ fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     let own = format!("{table}.{LISTS}");
     let records = engine.catalog()?;
     Ok(records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record))
+}
+
+impl Inner {
+    /// Whether this is the store of a shard.
+    pub(crate) fn is_shard(&self) -> bool {
+        self.lists.is_shared()
+    }
 }
 
 impl Store {

@@ -45,8 +45,9 @@ pub(super) fn build_global(
     }
     // The build writes rows of older lists again.
     let _lineage = rows.lists.begin();
+    let incomplete = unreadable(engines, tables, rows)?;
     in_all(shards, tables, &|writer| {
-        build::at_once(rows, writer, &unbuilt, &unbuilt, build::MEMORY)
+        build::at_once(rows, writer, &unbuilt, Some(&incomplete), build::MEMORY)
     })?;
     Ok(Vec::new())
 }

@@ -10,10 +10,13 @@ use crate::{
         error::{Error, Result},
         index_state::IndexState,
         row_vtable::{RowVtable, TableRows},
-        schema::{Comparison, Renaming, Source, StateRecord, TableRecord, TableSchema, is_index},
+        schema::{
+            Comparison, Renaming, Source, StateRecord, TableRecord, TableSchema, VersionRecord,
+            is_index,
+        },
         stream::STREAM,
     },
-    placement::Writer,
+    placement::{Reader, Writer},
     store::{Declared, OpenTable, Store, transaction},
     upkeep::{
         build::{self, Build},
@@ -217,6 +220,20 @@ fn prepare_stream(
     Ok(())
 }
 
+/// Compares a table's record in the file with its declaration. Returns the older versions that are declared otherwise, too.
+fn compare(
+    rows: &TableRows,
+    file: &TableRecord,
+    declared: &TableRecord,
+    reader: Reader<'_>,
+) -> Result<(Comparison, Vec<(u32, VersionRecord)>)> {
+    let comparison = file.compare(declared, rows.schema)?;
+    versions::check(rows.schema, reader)?;
+    readable::check(rows, reader)?;
+    let changed = versions::changed(rows.schema, reader)?;
+    Ok((comparison.with(declared.changed_by(&changed, rows.schema)), changed))
+}
+
 /// Compares the table in the file with its declaration. Builds new indexes, or records that they have to be
 /// built.
 fn prepare(
@@ -241,9 +258,7 @@ fn prepare(
             }
             declared.changes = file.changes;
             let states = states(table, writer)?;
-            let comparison = file.compare(&declared, schema)?;
-            versions::check(schema, writer.reader())?;
-            readable::check(rows, writer.reader())?;
+            let (comparison, changed) = compare(rows, &file, &declared, writer.reader())?;
             let mut unfinished: Vec<_> =
                 states.keys().filter_map(|name| schema.position_of(name)).collect();
             let is_queue_read = matches!(comparison, Comparison::Build(_))
@@ -252,7 +267,7 @@ fn prepare(
             let mut new = match comparison {
                 Comparison::Same => Vec::new(),
                 Comparison::Build(indexes) => {
-                    versions::keep(table, &file, &declared, writer)?;
+                    versions::keep(schema, (&file, &declared), &changed, writer)?;
                     for retired in file.retired(&declared) {
                         let name = retired.index.name.clone();
                         let state = StateRecord::Retired(retired).encode(table)?;
@@ -302,19 +317,21 @@ fn prepare(
     }
 
     let incomplete = [&*new, &unfinished, global(rows, part)].concat();
+    let renews = part.is_none() || rows.renews_in_shard();
+    let incomplete = renews.then_some(incomplete.as_slice());
     if writer.reader().is_concurrent() {
         // A concurrent writer may not see the position of a build. Its writes conflict with this transaction instead.
         let is_aggregate = |position: &usize| schema.aggregate(*position).is_some();
         let aggregates: Vec<usize> =
             new.iter().chain(&unfinished).copied().filter(is_aggregate).collect();
-        build::at_once(rows, writer, &aggregates, &incomplete, build::MEMORY)?;
+        build::at_once(rows, writer, &aggregates, incomplete, build::MEMORY)?;
         new.retain(|position| !is_aggregate(position));
         unfinished.retain(|position| !is_aggregate(position));
     }
     let count = count(writer)?;
     if count == 0 || (!online && count <= SMALL) {
         let indexes = [new, unfinished].concat();
-        build::at_once(rows, writer, &indexes, &incomplete, build::MEMORY)?;
+        build::at_once(rows, writer, &indexes, incomplete, build::MEMORY)?;
     } else {
         build::declare(rows, writer, &new, count)?;
         for index in new.into_iter().chain(unfinished) {

@@ -3,8 +3,8 @@
 //! A row has the names of its fields, so the struct can get, lose and rename fields without a version of the table. Fields that
 //! the struct can't do without, such as one without a default that rows lack, are found when the table is opened, before anything
 //! is written: then no row of a list of fields can be read, nor of an earlier list. If rows of an earlier list can be read, those of
-//! the later one are of a later release. They, damaged rows, and rows with a variant that the type doesn't know are errors of their
-//! own when they are read.
+//! the later one are of a later release. They, damaged rows and pages, and rows with a variant that the type doesn't know are errors
+//! of their own when they are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,8 +43,9 @@ pub(super) fn check(rows: &TableRows, reader: Reader<'_>) -> Result<()> {
         return Ok(());
     }
     let mut found = Found::default();
-    if let Some(last) = check_end(rows, reader, false, None, &mut found)? {
-        check_end(rows, reader, true, Some(&last), &mut found)?;
+    // A damaged page is the error of the rows in it.
+    if let Ok(Some(last)) = check_end(rows, reader, false, None, &mut found) {
+        let _ = check_end(rows, reader, true, Some(&last), &mut found);
     }
     let Found { readable, unreadable } = found;
     let is_first = |list: &(u32, u32)| readable.range((list.0, 0)..=*list).next().is_none();

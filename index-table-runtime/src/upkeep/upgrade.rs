@@ -25,7 +25,8 @@ const BATCH_BYTES: usize = 1 << 20;
 const READ: usize = 16;
 
 /// The entries of a global index may be in other shards than their rows.
-const ONE_SHARD: &str = "upgrading a single shard of a table with a global index";
+const ONE_SHARD: &str =
+    "upgrading a single shard of a reference table, or of a table with a global index";
 
 /// Rewrites the rows of older versions, and the rows of structs with other fields or other types inside of them. From the `upgrade`
 /// of a repository; it does nothing until [`run`](Upgrade::run).
@@ -130,7 +131,7 @@ impl<'a> Upgrade<'a> {
     /// Rewrites the rows in one shard of a store with shards. Otherwise, the shards are upgraded one
     /// after another.
     ///
-    /// A table with a global index is upgraded as a whole, in transactions across all shards: with `on`,
+    /// A reference table, or a table with a global index, is upgraded as a whole, in transactions across all shards: with `on`,
     /// [`run`](Upgrade::run) returns [`Error::NotOffered`](crate::Error::NotOffered).
     pub const fn on(mut self, shard: &'a ShardId) -> Self {
         self.shard = Some(shard);
@@ -161,7 +162,7 @@ impl<'a> Upgrade<'a> {
     /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction;
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has since changed the
     /// declaration; [`Error::ShardUnavailable`](crate::Error::ShardUnavailable);
-    /// [`Error::NotOffered`](crate::Error::NotOffered) for [one shard](Upgrade::on) of a table with a global index;
+    /// [`Error::NotOffered`](crate::Error::NotOffered) for [one shard](Upgrade::on) of such a table;
     /// the errors of [`Store::transaction`]. Earlier transactions of the upgrade remain committed.
     pub fn run(self) -> Result<Upgraded> {
         span!(DEBUG, "upgrade", table = self.table.schema.name);
@@ -173,7 +174,8 @@ impl<'a> Upgrade<'a> {
             return work.run(progress);
         };
         store.inner.refuse_nested_write()?;
-        if !tables.routing().global_indexes().is_empty() {
+        // The copies of a reference table stay equal, also if a default is another value each time.
+        if tables.routing().is_reference() || !tables.routing().global_indexes().is_empty() {
             if shard.is_some() {
                 return Err(Error::NotOffered { what: ONE_SHARD });
             }

@@ -26,15 +26,37 @@ pub(crate) fn check(schema: &TableSchema, reader: Reader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Records the version in the file as an older version if the declaration has a later one.
+/// Returns the recorded versions whose structs have other fields in the declaration, with the recorded fields.
+pub(crate) fn changed(
+    schema: &TableSchema,
+    reader: Reader<'_>,
+) -> Result<Vec<(u32, VersionRecord)>> {
+    let mut changed = Vec::new();
+    for version in recorded(reader)? {
+        let Some(bytes) = reader.record(&version.to_string())? else { continue };
+        let record = VersionRecord::decode(schema.name, version, bytes)?;
+        if schema.older(version).is_some_and(|older| record != VersionRecord::of(older.schema)) {
+            changed.push((version, record));
+        }
+    }
+    Ok(changed)
+}
+
+/// Records the version in the file as an older version if the declaration has a later one, and what the declaration has in the
+/// `changed` versions.
 pub(crate) fn keep(
-    table: &'static str,
-    file: &TableRecord,
-    declared: &TableRecord,
+    schema: &TableSchema,
+    (file, declared): (&TableRecord, &TableRecord),
+    changed: &[(u32, VersionRecord)],
     writer: &mut Writer<'_, '_>,
 ) -> Result<()> {
-    let Some((version, record)) = file.outdated_by(declared) else { return Ok(()) };
-    writer.put_record(&version.to_string(), &record.encode(table)?)
+    let outdated = file.outdated_by(declared).map(|(version, _)| version);
+    for version in changed.iter().map(|(version, _)| *version).chain(outdated) {
+        let Some(older) = schema.older(version) else { continue };
+        let record = VersionRecord::of(older.schema).encode(schema.name)?;
+        writer.put_record(&version.to_string(), &record)?;
+    }
+    Ok(())
 }
 
 /// Records that there are no rows of older versions.

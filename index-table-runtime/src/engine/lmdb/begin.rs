@@ -176,7 +176,9 @@ impl Engine {
             })?;
             prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
             let recorder = &mut turn.writing.scratch.recorder;
-            kept = self.keep_lists(txn, Some(*tables.catalog), recorder, true)?;
+            kept = self
+                .keep_lists(txn, Some(*tables.catalog), recorder, true)
+                .map_err(StoreError::into_error)?;
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
             Ok(CommitOrAbort::<_, ()>::Commit(tables))
         });

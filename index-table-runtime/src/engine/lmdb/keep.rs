@@ -12,9 +12,10 @@ use super::{
     journal::recorder::Recorder,
     names::{CATALOG, Database},
 };
+use crate::engine::CommitFailure;
 use crate::model::{
-    error::{Error, Result},
-    lists::{LISTS, Lists, Registry, decode},
+    error::Error,
+    lists::{Contradicted, LISTS, Lists, Registry, decode},
 };
 
 /// The records that a commit writes.
@@ -38,7 +39,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The errors of LMDB, and [`Error::TransactionFailed`] if another process has recorded other lists.
+    /// The errors of LMDB. [`CommitFailure::Conflict`] if another process has recorded other lists of a table: rows of the
+    /// transaction can be of lists that nobody records. Not with `all`, because the transaction that opens a table has read them.
     #[inline]
     pub(super) fn keep_lists(
         &self,
@@ -46,7 +48,7 @@ impl Engine {
         catalog: Option<Database<'_>>,
         recorder: &mut Recorder,
         all: bool,
-    ) -> Result<Kept> {
+    ) -> Result<Kept, CommitFailure> {
         let lists = self.lists.read().clone();
         let (Some(lists), Some(catalog)) = (lists, catalog) else {
             return Ok(Kept::default());
@@ -55,7 +57,7 @@ impl Engine {
         if !all && generation == self.kept.load(Ordering::Acquire) {
             return Ok(Kept { generation, recorded: Vec::new() });
         }
-        self.keep_new(&lists, generation, txn, (catalog, recorder))
+        self.keep_new(&lists, generation, txn, (catalog, recorder), all)
     }
 
     #[cold]
@@ -65,8 +67,9 @@ impl Engine {
         generation: u64,
         txn: &mut RwTxn<'_>,
         (catalog, recorder): (Database<'_>, &mut Recorder),
-    ) -> Result<Kept> {
-        let failed = |error| self.error(error);
+        all: bool,
+    ) -> Result<Kept, CommitFailure> {
+        let failed = |error| CommitFailure::Failed(self.error(error));
         let mut kept = Kept { generation, recorded: Vec::new() };
         for (table, lists) in lists.all() {
             if catalog.get(txn, table.as_bytes()).map_err(failed)?.is_none() {
@@ -75,8 +78,10 @@ impl Engine {
             let name = format!("{table}.{LISTS}");
             let found = catalog.get(txn, name.as_bytes()).map_err(failed)?;
             let found = found.and_then(decode);
-            let Some((version, record)) = lists.to_keep(found).map_err(|_| lost(table))? else {
-                continue;
+            let (version, record) = match lists.to_keep(found) {
+                Ok(Some(kept)) => kept,
+                Err(Contradicted) if !all => return Err(CommitFailure::Conflict(lost(table))),
+                Ok(None) | Err(Contradicted) => continue,
             };
             catalog.put(txn, name.as_bytes(), &record).map_err(failed)?;
             recorder.put(CATALOG, name.as_bytes(), &record).map_err(failed)?;
@@ -95,7 +100,6 @@ impl Engine {
     }
 }
 
-/// Another process has recorded other lists, so rows of the transaction can be of lists that nobody records.
 #[cold]
 fn lost(table: &str) -> Error {
     Error::TransactionFailed {

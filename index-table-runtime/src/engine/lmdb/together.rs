@@ -152,9 +152,7 @@ impl<'s> Txn<'s> {
         }
         for Part { engine, txn, turn, kept, .. } in &mut parts {
             let recorder = &mut turn.writing.scratch.recorder;
-            *kept = engine
-                .keep_lists(txn, engine.catalog.get().copied(), recorder, false)
-                .map_err(CommitFailure::Failed)?;
+            *kept = engine.keep_lists(txn, engine.catalog.get().copied(), recorder, false)?;
         }
         if parts.len() > 1 {
             for part in &mut parts {

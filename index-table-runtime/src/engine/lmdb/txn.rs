@@ -142,9 +142,7 @@ impl<'s> Txn<'s> {
                 let (engine, number) = (self.engine, txn.id());
                 let (catalog, recorder) =
                     (engine.catalog.get().copied(), &mut turn.writing.scratch.recorder);
-                let kept = engine
-                    .keep_lists(&mut txn, catalog, recorder, false)
-                    .map_err(CommitFailure::Failed)?;
+                let kept = engine.keep_lists(&mut txn, catalog, recorder, false)?;
                 let logged = engine.log(&mut turn.writing)?;
                 txn.commit()
                     .map_err(|error| engine.take_back(&mut turn.writing, &logged, error))?;

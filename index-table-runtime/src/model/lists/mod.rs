@@ -391,8 +391,9 @@ impl Lists {
                     }
                 }
                 Some(Ok(true)) => {
-                    self.settled.store(next.version(), Ordering::Release);
+                    let version = next.version();
                     self.take(next);
+                    self.settled.store(version, Ordering::Release);
                     return Ok(());
                 }
                 Some(Ok(false)) => drop(self.refresh()?),
@@ -469,8 +470,9 @@ impl Lists {
                 self.settled.store(version, Ordering::Release);
                 return Ok(true);
             }
-            let before = self.catalog().clone();
-            if !self.refresh()? || !self.catalog().extends(&before) {
+            self.refresh()?;
+            let extends = |own: Catalog| self.version() > version && self.catalog().extends(&own);
+            if !decode(&record).is_some_and(extends) {
                 return Ok(false);
             }
         }

@@ -1,4 +1,4 @@
-use std::{mem, ops::Range};
+use std::ops::Range;
 
 use crate::model::{
     aggregate::{Summand, WHOLE_TABLE, push_summand},
@@ -237,6 +237,11 @@ impl Image {
         included.unwrap_or_default()
     }
 
+    /// Whether the data of the stored entries is not known.
+    pub(super) const fn is_renewed(&self) -> bool {
+        self.is_renewed
+    }
+
     /// Makes this the image of the same row, stored as `bytes`. The data of its entries can be anything.
     pub(crate) fn set_stored(&mut self, bytes: &[u8]) {
         self.row.clear();
@@ -246,7 +251,7 @@ impl Image {
 
     /// Whether the data of the entries in this index is of the [private catalog](Lists::private_catalog).
     pub(crate) fn is_private(&self, index: usize) -> bool {
-        self.entries.ends.get(index).is_some_and(|ends| ends.is_private)
+        self.entries.private.contains(&index)
     }
 
     /// Returns the data of each entry in this index.
@@ -254,7 +259,6 @@ impl Image {
     pub(crate) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
         match declared.strategy {
             Strategy::Normalized => &[],
-            Strategy::Partial(_) if self.is_renewed => &[],
             Strategy::Partial(_) => self.entries.data(index),
             Strategy::Full => &self.row,
         }
@@ -296,8 +300,8 @@ pub struct EntryBuffer {
     hashed: KeyBuf,
     /// Whether the entries are compared, and not written.
     is_only_read: bool,
-    /// Whether the data of the current index is of the private catalog.
-    is_private: bool,
+    /// The indexes whose data is of the private catalog.
+    private: Vec<usize>,
 }
 
 /// The ends of an index in the buffers, which are the starts of the next one.
@@ -306,7 +310,6 @@ struct Ends {
     keys: usize,
     data: usize,
     included: usize,
-    is_private: bool,
 }
 
 /// An iterator over the keys of one index.
@@ -397,8 +400,8 @@ impl EntryBuffer {
         self.data.truncate(start);
         let (mut bytes, is_private) = (Vec::new(), self.is_only_read);
         row.encode(RowOutput { lists, is_private, bytes: &mut bytes })?;
-        self.is_private = is_private;
         if is_private {
+            self.private.push(self.ends.len());
             lists.private_catalog().copy_fields(&bytes, included, &mut self.data)?;
         } else {
             lists.copy_fields(&bytes, true, included, &mut self.data)?;
@@ -423,6 +426,7 @@ impl EntryBuffer {
         self.included.clear();
         self.key_start = None;
         self.ends.clear();
+        self.private.clear();
         self.longest = 0;
     }
 
@@ -450,8 +454,7 @@ impl EntryBuffer {
             self.sort_from(first);
         }
         let (keys, data, included) = (self.keys.len(), self.data.len(), self.included.len());
-        let is_private = mem::take(&mut self.is_private);
-        self.ends.push(Ends { keys, data, included, is_private });
+        self.ends.push(Ends { keys, data, included });
     }
 
     /// Sorts the keys from position `first`, and removes duplicates.
@@ -507,7 +510,7 @@ impl Default for EntryBuffer {
             longest: 0,
             hashed: KeyBuf::on_heap(),
             is_only_read: false,
-            is_private: false,
+            private: Vec::new(),
         }
     }
 }

@@ -160,7 +160,7 @@ pub(crate) fn data_changes(
             continue;
         }
         let data = new.data(index, declared);
-        if old.data(index, declared) != data {
+        if old.is_renewed() || old.data(index, declared) != data {
             put_entries(index, new, data, sink)?;
         }
     }

@@ -3,6 +3,8 @@
 //! An index that is not in a table's record is ignored, and emptied before it is reused. Forms and options
 //! are names and not flags, so that later releases can add others.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -95,6 +97,20 @@ pub(crate) enum Comparison {
     /// Without such indexes, only the record has to be written: an index is no longer declared, or an enum
     /// has new variants.
     Build(Vec<usize>),
+}
+
+impl Comparison {
+    /// Adds indexes to be built.
+    pub(crate) fn with(self, indexes: Vec<usize>) -> Self {
+        match self {
+            Self::Same if indexes.is_empty() => Self::Same,
+            Self::Same => Self::Build(indexes),
+            Self::Build(own) => {
+                let all: BTreeSet<usize> = own.into_iter().chain(indexes).collect();
+                Self::Build(all.into_iter().collect())
+            }
+        }
+    }
 }
 
 impl TableRecord {
@@ -340,6 +356,28 @@ impl TableRecord {
             older.is_some_and(|older| self.field(name) == Some(older.declared))
         };
         index.is_made_of(|name| is_as_declared(name) && schema.keeps(self.version, name))
+    }
+
+    /// Returns the positions of the indexes whose entries can be others because the struct of an older version has other fields than
+    /// recorded.
+    pub(crate) fn changed_by(
+        &self,
+        changed: &[(u32, VersionRecord)],
+        schema: &TableSchema,
+    ) -> Vec<usize> {
+        let stays = |index: &IndexRecord, (version, record): &(u32, VersionRecord)| {
+            let older = schema.older(*version).map(|older| VersionRecord::of(older.schema));
+            let is_same = |name: &str| {
+                let own = record.fields.iter().find(|(own, _)| own == name);
+                let declared = older.as_ref().map(|older| older.fields.iter());
+                own.is_some()
+                    && own == declared.and_then(|mut all| all.find(|(own, _)| own == name))
+            };
+            index.is_made_of(|name| is_same(name) && schema.keeps(*version, name))
+        };
+        let indexes = self.indexes.iter().enumerate();
+        let others = indexes.filter(|(_, index)| !changed.iter().all(|older| stays(index, older)));
+        others.map(|(position, _)| position).collect()
     }
 
     /// Whether the fields on which an index of `declared` depends are the same in both records of one version.

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FieldSchema, PreviousRow, TableSchema};
+use super::{FieldSchema, PreviousRow, RowSchema, TableSchema};
 use crate::model::error::{Error, Result};
 
 /// The record of an older version. Its value is postcard's encoding of this struct.
@@ -17,6 +17,11 @@ pub(crate) struct VersionRecord {
 }
 
 impl VersionRecord {
+    /// Returns the record of a version of the declaration.
+    pub(crate) fn of(schema: &RowSchema) -> Self {
+        Self { fields: names_and_types(schema.fields) }
+    }
+
     pub(crate) fn encode(&self, table: &'static str) -> Result<Vec<u8>> {
         postcard::to_stdvec(self).map_err(|error| Error::Codec { table, reason: error.to_string() })
     }

@@ -330,17 +330,11 @@ impl<'s> WriteTxn<'s> {
             written.lineage.end();
         }
         // The events are delivered while no other thread can commit, so that they are in the order of the commits.
-        let committed = read.engine.commit(|| {
+        read.engine.commit(|| {
             for Written { tally, watched, shared, .. } in &mut written {
                 watched.deliver(&shared.watchers, &number, tally.row_count(), &mut wakers);
             }
-        });
-        if let Err(CommitFailure::Failed(error)) = committed {
-            // The commit has found the lists of another process.
-            Self::refuse_lost_lists(&written)?;
-            return Err(CommitFailure::Failed(error));
-        }
-        committed?;
+        })?;
         if written.iter().any(Written::has_left) {
             store.signals.notify();
         }

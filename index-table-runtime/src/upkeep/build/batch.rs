@@ -69,7 +69,7 @@ pub(super) fn build_batch(
     rows: &TableRows,
     table: &OpenTable,
     writer: &mut Writer<'_, '_>,
-    written: &mut Written,
+    (written, is_shard): (&mut Written, bool),
     options: BuildOptions,
 ) -> Result<BuildBatch> {
     let mut batch = BuildBatch {
@@ -138,8 +138,8 @@ pub(super) fn build_batch(
         renew(rows, writer, written, old, new)
     };
     let mut renewal = Renewal { incomplete: &incomplete, write: &mut write };
-    let done =
-        rows::add(rows, writer, &batch.indexes, range, options.memory, &mut renewal, &mut note)?;
+    let renewal = (!is_shard || rows.renews_in_shard()).then_some(&mut renewal);
+    let done = rows::add(rows, writer, &batch.indexes, range, options.memory, renewal, &mut note)?;
     batch.rows = done.rows;
     let last_read = done.last_read.or(until);
     for (index, mut state) in group {
@@ -172,7 +172,7 @@ fn violation(
 }
 
 /// Builds these indexes from all rows, as part of a larger transaction. `incomplete` are all indexes that don't have the entries of
-/// all rows, and those whose entries are in other data files.
+/// all rows; without it, rows stay as they are.
 ///
 /// # Errors
 ///
@@ -181,7 +181,7 @@ pub(crate) fn at_once(
     rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
-    incomplete: &[usize],
+    incomplete: Option<&[usize]>,
     memory: usize,
 ) -> Result<()> {
     for &index in indexes {
@@ -196,10 +196,12 @@ pub(crate) fn at_once(
         };
         let mut write = |writer: &mut Writer<'_, '_>, old: &Image, new: &Image| {
             writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+            let incomplete = incomplete.unwrap_or_default();
             data_changes(rows.schema, old, new, &mut Complete { writer, incomplete })
         };
-        let mut renewal = Renewal { incomplete, write: &mut write };
-        rows::add(rows, writer, indexes, Range::default(), memory, &mut renewal, &mut refuse)?;
+        let mut renewal = incomplete.map(|incomplete| Renewal { incomplete, write: &mut write });
+        let (range, renewal) = (Range::default(), renewal.as_mut());
+        rows::add(rows, writer, indexes, range, memory, renewal, &mut refuse)?;
     }
     Ok(())
 }

@@ -255,7 +255,8 @@ impl<'t> Build<'t> {
                         txn.exclude_writers(self.table);
                     }
                     let (mut writer, _, written) = txn.writer(self.table)?;
-                    build_batch(self.rows, self.table, &mut writer, written, options)
+                    let of_shard = (written, store.inner.is_shard());
+                    build_batch(self.rows, self.table, &mut writer, of_shard, options)
                 },
             )?;
             for (index, state) in &batch.states {

@@ -109,14 +109,14 @@ pub(super) fn add(
     indexes: &[usize],
     range: Range<'_>,
     memory: usize,
-    renewal: &mut Renewal<'_>,
+    mut renewal: Option<&mut Renewal<'_>>,
     on_duplicate: &mut OnDuplicate<'_>,
 ) -> Result<Done> {
     let first_aggregate = rows.schema.indexes.len();
     let (indexes, aggregates): (Vec<usize>, Vec<usize>) =
         indexes.iter().partition(|position| **position < first_aggregate);
     let mut sorters = Sorters::new(indexes.len(), &env::temp_dir(), memory);
-    let done = gather(rows, writer, (&indexes, &aggregates), range, (&mut sorters, renewal))?;
+    let done = gather(rows, writer, (&indexes, &aggregates), range, (&mut sorters, &mut renewal))?;
     for (&index, sorted) in indexes.iter().zip(sorters.finish()?) {
         let source = Source::Index(index);
         let Some(declared) = rows.schema.index(source) else { continue };
@@ -153,7 +153,7 @@ fn gather(
     writer: &mut Writer<'_, '_>,
     (indexes, aggregates): (&[usize], &[usize]),
     range: Range<'_>,
-    (sorters, renewal): (&mut Sorters, &mut Renewal<'_>),
+    (sorters, renewal): (&mut Sorters, &mut Option<&mut Renewal<'_>>),
 ) -> Result<Done> {
     let (first_aggregate, mut totals) = (rows.schema.indexes.len(), Gathered::default());
     let (mut image, mut done, mut bytes) = (Image::default(), Done::default(), 0);
@@ -175,7 +175,9 @@ fn gather(
                 done.last_read = Some(image.primary_key().to_vec());
                 break true;
             }
-            if rows.load_renewed(&mut image, fact.data, fact.primary_key, &mut row)? {
+            if renewal.is_none() {
+                rows.load_stored(&mut image, fact.data, fact.primary_key)?;
+            } else if rows.load_renewed(&mut image, fact.data, fact.primary_key, &mut row)? {
                 older.push([fact.primary_key, fact.data, &row]);
             }
             image.check_lengths(rows.schema)?;
@@ -201,7 +203,9 @@ fn gather(
         };
         drop(facts);
         totals.write(rows, writer)?;
-        older.write(rows, writer, renewal)?;
+        if let Some(renewal) = renewal {
+            older.write(rows, writer, renewal)?;
+        }
         if is_done {
             return Ok(done);
         }
