@@ -132,6 +132,7 @@ fn declare(
     store.inner.open_once(rows, |engines| {
         let engine = store.inner.engine()?;
         span!(DEBUG, "open", table = rows.schema.name);
+        readable::check_stored(store, engine, rows)?;
         // Builds write rows of older lists again.
         let _lineage = rows.lists.begin();
         let (mut declared, mut renamed) = (Declared::default(), Renamed::default());
@@ -229,7 +230,6 @@ fn compare(
 ) -> Result<(Comparison, Vec<(u32, VersionRecord)>)> {
     let comparison = file.compare(declared, rows.schema)?;
     versions::check(rows.schema, reader)?;
-    readable::check(rows, reader)?;
     let changed = versions::changed(rows.schema, reader)?;
     Ok((comparison.with(declared.changed_by(&changed, rows.schema)), changed))
 }

@@ -6,21 +6,26 @@
 //! the later one are of a later release. They, damaged rows and pages, and rows with a variant that the type doesn't know are errors
 //! of their own when they are read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter, ptr,
+};
 
 use index_table_rows::Reason;
 
 use crate::{
-    engine::{Cursor as _, Query, Read as _},
+    engine::{Cursor as _, Engine, Query, Read as _},
+    locks::{Mutex, OfProcess},
     model::{
         KeyRange,
         error::{Error, Result},
         key::DecodeError,
         row,
         row_vtable::TableRows,
-        schema::Source,
+        schema::{Parts, Source, TableSchema},
     },
     placement::Reader,
+    store::Store,
 };
 
 /// The number of rows that are read from each end of a table. All rows of a table with at most twice as many are read.
@@ -32,6 +37,53 @@ const BYTES: usize = 16 << 20;
 const WAY_OUT: &str = "give a field that rows lack `#[serde(default)]`, and one with another name or a variant with another name \
                        `#[serde(alias = …)]`; if the meaning has changed, give the struct the next `version`, and the struct \
                        that the file has as its `previous`";
+
+/// The schemas of the facts of tables. They are never dropped, so each is made once.
+static FACTS: OfProcess<Mutex<BTreeMap<(usize, &str), &'static TableSchema>>> =
+    OfProcess::new(Mutex::default);
+
+/// Returns the schema of a table without its indexes, by its name or a former one.
+fn facts(schema: &'static TableSchema, name: &'static str) -> &'static TableSchema {
+    let mut known = FACTS.lock();
+    let TableSchema { version, fields, previous, changed, primary_key, .. } = *schema;
+    known.entry((ptr::from_ref(schema).addr(), name)).or_insert_with(|| {
+        let records = TableSchema::of_records(name, primary_key);
+        Box::leak(Box::new(TableSchema { version, fields, previous, changed, ..records }))
+    })
+}
+
+/// Reads rows of a table that is about to be opened, in a transaction of its own: in LMDB, a damaged page ends the transaction that
+/// reads it.
+///
+/// # Errors
+///
+/// As for [`check`].
+pub(super) fn check_stored(store: &Store, engine: &Engine, rows: &TableRows) -> Result<()> {
+    let schema = rows.schema;
+    let mut names = iter::once(&schema.name).chain(schema.was);
+    names.try_for_each(|name| check_named(store, engine, rows, name))
+}
+
+/// Reads rows of a table that may have this former name.
+///
+/// # Errors
+///
+/// As for [`check`].
+pub(super) fn check_named(
+    store: &Store,
+    engine: &Engine,
+    rows: &TableRows,
+    name: &'static str,
+) -> Result<()> {
+    let parts = Parts { aggregates: &[], has_changes: false, references: &[] };
+    let Some(tables) = engine.find_table(facts(rows.schema, name), parts)? else { return Ok(()) };
+    // Without a slot for another reader, unreadable rows are errors of their own.
+    let Ok(txn) = engine.read() else { return Ok(()) };
+    let Some(reader) = txn.reader(&tables) else { return Ok(()) };
+    let of_former =
+        if name == rows.schema.name { None } else { Some(store.rows_of_former(rows, name)?) };
+    check(of_former.as_ref().unwrap_or(rows), Reader::One(reader))
+}
 
 /// Reads rows from both ends of a table.
 ///

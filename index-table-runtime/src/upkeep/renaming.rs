@@ -1,10 +1,7 @@
 //! Renaming tables when they are opened by their new names: `#[table(was = "…")]`.
 
-use std::collections::BTreeMap;
-
 use crate::{
     engine::{Engine, Rename},
-    locks::{Mutex, OfProcess},
     model::{
         error::{Error, Result},
         key::kept_text,
@@ -12,7 +9,6 @@ use crate::{
         row_vtable::{RowVtable, TableRows},
         schema::{Parts, Renaming, TableRecord, TableSchema, renamed_to, version_of},
     },
-    placement::Reader,
     store::{Renewed, Shards, Store, transaction},
     upkeep::readable,
     usage::trace,
@@ -172,7 +168,9 @@ pub(super) fn rename_in_shards(store: &Store, shards: &Shards, rows: &TableRows)
             }
             check_records(schema, from, &records)?;
             if schema.name == rows.schema.name {
-                check_rows(store, shards, rows, from)?;
+                for engine in shards.engines() {
+                    readable::check_named(store, engine, rows, from)?;
+                }
             }
             shards.check_rename((from, schema.name), distribution)?;
             shards.add_renamed_maps((from, schema.name))?;
@@ -199,35 +197,6 @@ fn forget_former_maps(store: &Store, shards: &Shards, schema: &TableSchema) -> R
     }
     let mut former = schema.was.iter().filter(|was| shards.location_of(was).is_none());
     former.try_for_each(|was| shards.forget_former_maps((was, schema.name)))
-}
-
-/// The schemas of the facts of former tables. They are never dropped, so each is made once.
-static FORMER: OfProcess<Mutex<BTreeMap<(usize, &str), &'static TableSchema>>> =
-    OfProcess::new(Mutex::default);
-
-/// Returns the schema of a table without its indexes by a former name.
-fn former_schema(schema: &'static TableSchema, from: &'static str) -> &'static TableSchema {
-    let mut known = FORMER.lock();
-    let TableSchema { version, fields, previous, changed, primary_key, .. } = *schema;
-    known.entry((std::ptr::from_ref(schema).addr(), from)).or_insert_with(|| {
-        let records = TableSchema::of_records(from, primary_key);
-        Box::leak(Box::new(TableSchema { version, fields, previous, changed, ..records }))
-    })
-}
-
-/// Checks that the rows of a former table can be read, before any shard is changed.
-fn check_rows(store: &Store, shards: &Shards, rows: &TableRows, from: &'static str) -> Result<()> {
-    let schema = former_schema(rows.schema, from);
-    let of_former = store.rows_of_former(rows, from)?;
-    for engine in shards.engines() {
-        let parts = Parts { aggregates: &[], has_changes: false, references: &[] };
-        let Some(tables) = engine.find_table(schema, parts)? else { continue };
-        let txn = engine.read()?;
-        if let Some(reader) = txn.reader(&tables) {
-            readable::check(&of_former, Reader::One(reader))?;
-        }
-    }
-    Ok(())
 }
 
 /// Checks that a former table fits the declaration, before any shard is changed.
