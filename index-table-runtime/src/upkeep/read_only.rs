@@ -60,7 +60,7 @@ pub(super) fn find(
         };
         Ok((tables.into(), declared))
     })?;
-    readable::check(rows, store.read()?.reader(&table)?)?;
+    readable::check_stored(store, store.inner.engine()?, rows)?;
     Ok(table)
 }
 

@@ -1,4 +1,4 @@
-//! Whether the rows in a data file can be read with the declaration.
+//! Whether the rows in a data file can be read with a declaration that has changed.
 //!
 //! A row has the names of its fields, so the struct can get, lose and rename fields without a version of the table. Fields that
 //! the struct can't do without, such as one without a default that rows lack, are found when the table is opened, before anything
@@ -14,7 +14,7 @@ use std::{
 use index_table_rows::Reason;
 
 use crate::{
-    engine::{Cursor as _, Engine, Query, Read as _},
+    engine::{Cursor as _, Engine, Query, Read as _, Records},
     locks::{Mutex, OfProcess},
     model::{
         KeyRange,
@@ -22,7 +22,7 @@ use crate::{
         key::DecodeError,
         row,
         row_vtable::TableRows,
-        schema::{Parts, Source, TableSchema},
+        schema::{Parts, Source, TableRecord, TableSchema, VersionRecord, version_of},
     },
     placement::Reader,
     store::Store,
@@ -75,14 +75,36 @@ pub(super) fn check_named(
     rows: &TableRows,
     name: &'static str,
 ) -> Result<()> {
+    // Without a slot for another reader, unreadable rows are errors of their own.
+    let Ok(records) = engine.all_records() else { return Ok(()) };
+    if !rows.has_rows() || is_declared(rows.schema, name, &records) {
+        return Ok(());
+    }
     let parts = Parts { aggregates: &[], has_changes: false, references: &[] };
     let Some(tables) = engine.find_table(facts(rows.schema, name), parts)? else { return Ok(()) };
-    // Without a slot for another reader, unreadable rows are errors of their own.
     let Ok(txn) = engine.read() else { return Ok(()) };
     let Some(reader) = txn.reader(&tables) else { return Ok(()) };
     let of_former =
         if name == rows.schema.name { None } else { Some(store.rows_of_former(rows, name)?) };
     check(of_former.as_ref().unwrap_or(rows), Reader::One(reader))
+}
+
+/// Whether a table has the declared fields, also in its older versions.
+fn is_declared(schema: &TableSchema, name: &str, records: &Records) -> bool {
+    records.iter().all(|(of, record)| {
+        let Some(part) = of.strip_prefix(name) else { return true };
+        match part.strip_prefix('.') {
+            None if part.is_empty() => {
+                TableRecord::read(record).is_ok_and(|it| it.has_rows_of(schema))
+            }
+            None => true,
+            Some(part) => {
+                let Some(version) = version_of(part) else { return true };
+                let older = schema.older(version).map(|older| VersionRecord::of(older.schema));
+                VersionRecord::decode(schema.name, version, record).ok() == older
+            }
+        }
+    })
 }
 
 /// Reads rows from both ends of a table.

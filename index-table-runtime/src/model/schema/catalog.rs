@@ -216,6 +216,11 @@ impl TableRecord {
         names.collect()
     }
 
+    /// Whether the rows in the file have the version and the fields of this schema.
+    pub(crate) fn has_rows_of(&self, schema: &TableSchema) -> bool {
+        self.version == schema.version && self.fields == names_and_types(schema.fields)
+    }
+
     /// Whether the rows in the file have the primary key of this schema.
     pub(crate) fn has_primary_key_of(&self, schema: &TableSchema) -> bool {
         all_fit(&self.primary_key, &key_fields(schema.primary_key))
