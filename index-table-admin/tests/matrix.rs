@@ -186,7 +186,8 @@ fn all_commands_report_a_damaged_file() {
         | "load STORE TABLE LINES --on-duplicate skip"
         | "delete STORE TABLE VICTIM"
         | "verify STORE"
-        | "repair STORE" => RESTORE,
+        | "repair STORE"
+        | "upgrade STORE" => RESTORE,
         _ => on_a_plain_store(uses),
     });
 }
