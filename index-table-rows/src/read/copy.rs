@@ -169,7 +169,7 @@ fn copy_pairs<'c>(
     Ok(pairs.len() >= names.len())
 }
 
-/// Returns the fields of a row that is a struct, with a number of one byte, and the bytes of its values.
+/// Returns the fields and the values of a struct whose number has one byte.
 #[inline]
 fn short<'r, 'c>(catalog: &'c Catalog, row: &'r [u8]) -> Option<(&'c [Field], &'r [u8])> {
     let [number @ ..0x80, rest @ ..] = row else { return None };

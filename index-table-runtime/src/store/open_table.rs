@@ -291,6 +291,11 @@ impl OpenTable {
         reader.record(name)?.map(decode).transpose()
     }
 
+    /// Returns the states of all indexes and aggregates, by their positions. They are readable without a state.
+    pub(crate) fn states(&self, reader: Reader<'_>) -> Result<Vec<(usize, Option<StateRecord>)>> {
+        self.schema.positions().map(|index| Ok((index, self.state(reader, index)?))).collect()
+    }
+
     /// Whether the declaration in the snapshot is known to equal the declaration at the time of opening. Once a
     /// record is replaced, it never returns, so all earlier snapshots have it as well.
     #[inline]

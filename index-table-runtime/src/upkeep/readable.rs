@@ -2,8 +2,8 @@
 //!
 //! A row has the names of its fields, so the struct can get, lose and rename fields without a version of the table. Fields that
 //! the struct can't do without, such as one without a default that rows lack, are found when the table is opened, before anything
-//! is written: then no row of a list of fields can be read, nor of an earlier list. If rows of an earlier list can be read, those of
-//! the later one are of a later release. They, damaged rows and pages, and rows with a variant that the type doesn't know are errors
+//! is written: then no row with one list can be read, nor any with an earlier list. If rows with an earlier list can be read, a later
+//! release has written the others. They, damaged rows and pages, and rows with a variant that the type doesn't know are errors
 //! of their own when they are read.
 
 use std::{
@@ -31,7 +31,7 @@ use crate::{
 /// The number of rows that are read from each end of a table. All rows of a table with at most twice as many are read.
 const ROWS: u64 = 2_048;
 
-/// The maximum number of bytes of rows that are read from each end of a table.
+/// The maximum size of the rows that are read from each end, in bytes.
 const BYTES: usize = 16 << 20;
 
 const WAY_OUT: &str = "give a field that rows lack `#[serde(default)]`, and one with another name or a variant with another name \
@@ -112,10 +112,7 @@ fn is_declared(schema: &TableSchema, name: &str, records: &Records) -> bool {
 /// # Errors
 ///
 /// [`Error::SchemaMismatch`] if its type can't read any row of a list.
-pub(super) fn check(rows: &TableRows, reader: Reader<'_>) -> Result<()> {
-    if !rows.has_rows() {
-        return Ok(());
-    }
+fn check(rows: &TableRows, reader: Reader<'_>) -> Result<()> {
     let mut found = Found::default();
     // A damaged page is the error of the rows in it.
     if let Ok(Some(last)) = check_end(rows, reader, false, None, &mut found) {

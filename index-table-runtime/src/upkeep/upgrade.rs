@@ -28,8 +28,8 @@ const READ: usize = 16;
 const ONE_SHARD: &str =
     "upgrading a single shard of a reference table, or of a table with a global index";
 
-/// Rewrites the rows of older versions, and the rows of structs with other fields or other types inside of them. From the `upgrade`
-/// of a repository; it does nothing until [`run`](Upgrade::run).
+/// Rewrites rows that have an older version, other fields, or other types inside. From the `upgrade` of a repository; it does
+/// nothing until [`run`](Upgrade::run).
 ///
 /// An upgrade is optional: such rows can be read, and are written like new rows when they change. After an upgrade, reading a row
 /// no longer needs a conversion, the structs of older versions, `alias` and `default` can be removed from the code, and the file no
@@ -261,11 +261,9 @@ impl Work<'_> {
         self.store.transaction(|txn| {
             let (mut writer, scratch, written) = txn.writer(self.table)?;
             let batch = self.read(writer.reader(), last, end)?;
-            let mut incomplete = Vec::new();
-            for index in self.rows.schema.positions() {
-                let state = self.table.state(writer.reader(), index)?;
-                incomplete.extend(state.is_some().then_some(index));
-            }
+            let states = self.table.states(writer.reader())?;
+            let incomplete = states.iter().filter(|(_, state)| state.is_some());
+            let incomplete: Vec<usize> = incomplete.map(|(index, _)| *index).collect();
             let Scratch { old, new, .. } = scratch;
             for [primary_key, stored, renewed] in &batch.older {
                 let bytes = [stored.as_slice(), renewed];

@@ -77,13 +77,10 @@ pub(super) fn build_batch(
         ..BuildBatch::default()
     };
     let (mut building, mut restarted) = (Vec::new(), Vec::new());
-    let mut incomplete = Vec::new();
-    for index in rows.schema.positions() {
-        let state = table.state(writer.reader(), index)?;
-        incomplete.extend(state.is_some().then_some(index));
-        if !options.chosen.contains(index) {
-            continue;
-        }
+    let states = table.states(writer.reader())?;
+    let incomplete = states.iter().filter(|(_, state)| state.is_some());
+    let incomplete: Vec<usize> = incomplete.map(|(index, _)| *index).collect();
+    for (index, state) in states.into_iter().filter(|(index, _)| options.chosen.contains(*index)) {
         match state {
             None => {}
             Some(StateRecord::Building(state)) => building.push((index, state)),
