@@ -102,14 +102,16 @@ fn apply(
     Ok(())
 }
 
-/// Resolves all duplicates by giving each row its own number.
+/// Resolves all duplicates by giving each row its own number above `base`. Each call needs another base: a row that was
+/// moved still has the number of its earlier primary key, which a row that was inserted since would get.
 fn repair(
     store: &Store,
     items: &after::ItemRepository,
     model: &mut Model,
+    base: u32,
 ) -> index_table::Result<()> {
     for (id, row) in model {
-        let other = item(*id, 1_000_000 + *id);
+        let other = item(*id, base + *id);
         let change = |row: &mut after::Item| {
             row.code = other.code;
             row.note.clone_from(&other.note);
@@ -135,7 +137,7 @@ fn run(
     let repair_at = repair_at.index(operations.len());
     for (position, operation) in operations.iter().enumerate() {
         if position == repair_at {
-            repair(&store, &items, &mut model)?;
+            repair(&store, &items, &mut model, 1_000_000)?;
         }
         if matches!(operation, Operation::Reopen) {
             drop((items, store));
@@ -151,7 +153,7 @@ fn run(
     if !report.is_readable() {
         let violated = |state: &IndexState| matches!(state, IndexState::Violated(_));
         assert!(report.indexes.iter().any(|index| violated(&index.state)), "{report}");
-        repair(&store, &items, &mut model)?;
+        repair(&store, &items, &mut model, 2_000_000)?;
         let report = items.build(&store).run()?;
         assert!(report.is_readable(), "{report}");
     }

@@ -95,7 +95,7 @@ impl ScanRequest<'_> {
     fn leave_out_missing(&mut self) -> BTreeMap<u32, Error> {
         self.query.available = true;
         let mut missing = BTreeMap::new();
-        let Ok(reader) = self.reader else { return missing };
+        let Ok(reader) = &self.reader else { return missing };
         if self.query.list.is_none() {
             reader.missing_shards(&self.query, &mut missing);
         } else {

@@ -82,7 +82,7 @@ impl<'txn> ScanRequest<'txn> {
     pub(super) fn stop_at_gap(&mut self, query_hash: Option<u64>) {
         let Ok(reader) = &self.reader else { return };
         if let Err(error) = self.try_stop_at_gap(*reader, query_hash) {
-            self.reader = Err(error);
+            self.reader = Err(Box::new(error));
         }
     }
 
@@ -127,7 +127,7 @@ impl<'txn> ScanRequest<'txn> {
                 let (query, conditions) = self.backward(after, before);
                 (self.query, self.conditions) = (query, conditions);
             }
-            Err(error) if self.reader.is_ok() => self.reader = Err(error),
+            Err(error) if self.reader.is_ok() => self.reader = Err(Box::new(error)),
             Ok((_, None)) | Err(_) => {}
         }
         [self.after.take(), self.before.take()]

@@ -121,7 +121,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self.request.reject_tests("a watcher takes no `filter`; filter its events");
         let ScanRequest { reader, query, conditions, .. } = self.request;
         let hashed = conditions.and_then(|conditions| conditions.hashed.clone());
-        reader.map(|_| (query.source, Bounds::of_query(query, hashed)))
+        reader.map(|_| (query.source, Bounds::of_query(query, hashed))).map_err(|error| *error)
     }
 
     /// Reads from the last key to the first. A second `rev` restores the order.

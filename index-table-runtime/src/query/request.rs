@@ -24,7 +24,8 @@ use crate::{
 
 /// A query that has not run yet.
 pub(crate) struct ScanRequest<'txn> {
-    pub(super) reader: Result<Reader<'txn>>,
+    /// The error is boxed, because requests are moved more often than they fail.
+    pub(super) reader: Result<Reader<'txn>, Box<Error>>,
     pub(super) schema: &'static TableSchema,
     pub(crate) ledger: Ledger<'txn>,
     pub(super) query: Query,
@@ -40,7 +41,7 @@ pub(crate) struct ScanRequest<'txn> {
 
 impl<'txn> ScanRequest<'txn> {
     pub(crate) fn new(
-        reader: Result<Reader<'txn>>,
+        reader: Result<Reader<'txn>, Box<Error>>,
         schema: &'static TableSchema,
         ledger: Ledger<'txn>,
         source: Source,
@@ -53,8 +54,8 @@ impl<'txn> ScanRequest<'txn> {
     }
 
     /// Allows the request to count by the aggregates of the table.
-    pub(crate) fn with_totals(self, rows: &'txn TableRows) -> Self {
-        Self { totals: Some(rows), ..self }
+    pub(crate) const fn use_totals(&mut self, rows: &'txn TableRows) {
+        self.totals = Some(rows);
     }
 
     /// Returns the bytes of the first row.
@@ -91,7 +92,7 @@ impl<'txn> ScanRequest<'txn> {
     pub(super) fn scan(mut self, query_hash: Option<u64>) -> EntryScan<'txn, Entries<'txn>> {
         self.resolve(query_hash);
         let Self { reader, schema, ledger, query, conditions, .. } = self;
-        EntryScan::scan(reader, schema, ledger, query, conditions.as_ref())
+        EntryScan::scan(reader.map_err(|error| *error), schema, ledger, query, conditions.as_ref())
     }
 
     /// Runs the query for entries that are lent until the next step. `query_hash` is its
@@ -99,7 +100,13 @@ impl<'txn> ScanRequest<'txn> {
     pub(super) fn cursor(mut self, query_hash: Option<u64>) -> EntryScan<'txn, LentEntries<'txn>> {
         self.resolve(query_hash);
         let Self { reader, schema, ledger, query, conditions, .. } = self;
-        EntryScan::cursor(reader, schema, ledger, query, conditions.as_ref())
+        EntryScan::cursor(
+            reader.map_err(|error| *error),
+            schema,
+            ledger,
+            query,
+            conditions.as_ref(),
+        )
     }
 
     pub(super) fn count(mut self) -> Result<u64> {
@@ -109,7 +116,7 @@ impl<'txn> ScanRequest<'txn> {
         if self.query.list.is_some() {
             return self.count_list();
         }
-        let (reader, source) = (self.reader?, self.query.source);
+        let (reader, source) = (self.reader.map_err(|error| *error)?, self.query.source);
         if self.query.limit == Some(0) {
             return Ok(0);
         }
@@ -163,7 +170,7 @@ impl<'txn> ScanRequest<'txn> {
         self.reject_tests("its `filter` borrows from the transaction; delete the rows one by one");
         let Conditions { hashed, stop, .. } =
             self.conditions.map_or_else(Conditions::default, |conditions| (*conditions).clone());
-        (self.reader.map(|_| self.query), hashed, stop)
+        (self.reader.map(|_| self.query).map_err(|error| *error), hashed, stop)
     }
 
     /// Makes a scan with filters fail, with this reason.
@@ -176,7 +183,7 @@ impl<'txn> ScanRequest<'txn> {
     fn fail(&mut self, reason: &'static str) {
         if self.reader.is_ok() {
             let (table, index) = (self.schema.name, self.schema.index_name(self.query.source));
-            self.reader = Err(Error::NotCombinable { table, index, reason });
+            self.reader = Err(Box::new(Error::NotCombinable { table, index, reason }));
         }
     }
 
@@ -184,7 +191,7 @@ impl<'txn> ScanRequest<'txn> {
     #[cold]
     #[inline(never)]
     fn count_list(mut self) -> Result<u64> {
-        let reader = self.reader?;
+        let reader = self.reader.map_err(|error| *error)?;
         let mut left = self.query.limit.unwrap_or(u64::MAX);
         let mut position = self.query.position.clone();
         let mut meter = self.ledger.meter(self.query.source, None);
@@ -220,7 +227,7 @@ impl<'txn> ScanRequest<'txn> {
         let query_hash = query_hash.unwrap_or_else(|| self.query_hash());
         match cursor.position_in(self.schema, &self.query, query_hash) {
             Ok(position) => self.query.position = Some(position),
-            Err(error) if self.reader.is_ok() => self.reader = Err(error),
+            Err(error) if self.reader.is_ok() => self.reader = Err(Box::new(error)),
             Err(_) => {}
         }
     }

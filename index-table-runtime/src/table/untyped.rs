@@ -43,9 +43,12 @@ impl OpenTable {
         source: Source,
         bounds: Bounds,
     ) -> ScanRequest<'txn> {
-        let reader = txn.reader_to_scan(self, source).map(|(reader, _)| reader);
-        let request = ScanRequest::new(reader, self.schema, self.ledger(txn), source, bounds);
-        if txn.has_aggregates(self) { request.with_totals(&self.rows) } else { request }
+        let reader = txn.reader_to_scan(self, source).map(|(reader, _)| reader).map_err(Box::new);
+        let mut request = ScanRequest::new(reader, self.schema, self.ledger(txn), source, bounds);
+        if txn.has_aggregates(self) {
+            request.use_totals(&self.rows);
+        }
+        request
     }
 
     pub(super) fn distinct<'txn>(
@@ -67,7 +70,7 @@ impl OpenTable {
     ) -> Result<Option<&'txn [u8]>> {
         let ledger = self.ledger(txn);
         if key.is_hashed() {
-            let reader = txn.reader_of(self, source);
+            let reader = txn.reader_of(self, source).map_err(Box::new);
             return ScanRequest::new(reader, self.schema, ledger, source, key.clone()).first_row();
         }
         let reader = txn.reader_of(self, source)?;
@@ -164,7 +167,7 @@ impl OpenTable {
     ) -> Result<bool> {
         txn.operate(|txn| {
             span!(TRACE, "delete", table = self.schema.name);
-            let reader = txn.reader_of(self, source);
+            let reader = txn.reader_of(self, source).map_err(Box::new);
             let ledger = self.ledger(txn);
             let request = ScanRequest::new(reader, self.schema, ledger, source, key.clone());
             let Some(key) = request.first_key()? else { return Ok(false) };

@@ -124,7 +124,7 @@ fn batch(
     let txn = store.read()?;
     let source = Source::Index(expiry.index);
     let (reader, ledger) = (
-        txn.reader_of(table, source),
+        txn.reader_of(table, source).map_err(Box::new),
         Ledger::new(&txn.session, &table.shared.usage, &table.rows.lists),
     );
     let request = ScanRequest::new(reader, table.schema, ledger, source, Bounds::of(range.clone()));

@@ -244,6 +244,7 @@ impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
             query.reverse || query.limit.is_some() || after.is_some() || before.is_some();
         let (table, index) = (schema.name, schema.index_name(query.source));
         let limited = || Error::NotCombinable { table, index, reason: LIMITED };
+        let reader = reader.map_err(|error| *error);
         let reader = reader.and_then(|reader| if is_limited { Err(limited()) } else { Ok(reader) });
         let (conditions, tests) = Conditions::without_tests(conditions);
         let is_ordered = in_primary_key_order(schema, &query);
