@@ -221,7 +221,23 @@ impl Catalog {
     pub fn decode<'de, T: Deserialize<'de>>(&self, row: &'de [u8]) -> Result<T> {
         let mut reader = Reader::new(self, row);
         let value = T::deserialize(&mut reader);
-        if reader.is_done() { value } else { self.decode_again(row, reader, value) }
+        if reader.is_done() { value } else { Ok(self.decode_again(row, reader, value)?.0) }
+    }
+
+    /// Reads a row like [`decode`](Self::decode), and returns whether the type may not read all of it. If so,
+    /// [`decode_noting`](Self::decode_noting) names what it does not read.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Self::decode).
+    pub fn decode_whole<'de, T: Deserialize<'de>>(&self, row: &'de [u8]) -> Result<(T, bool)> {
+        let mut reader = Reader::new(self, row);
+        let value = T::deserialize(&mut reader);
+        if reader.is_done() {
+            Ok((value?, reader.has_left()))
+        } else {
+            self.decode_again(row, reader, value)
+        }
     }
 
     /// The end of [`decode`](Self::decode) if not all bytes were read.
@@ -231,7 +247,7 @@ impl Catalog {
         row: &'de [u8],
         first: Reader<'de, '_>,
         value: Result<T>,
-    ) -> Result<T> {
+    ) -> Result<(T, bool)> {
         if !first.is_misplaced() {
             return value.and(Err(damaged()));
         }
@@ -241,12 +257,13 @@ impl Catalog {
             return Err(damaged());
         }
         first.confirm();
-        Ok(value)
+        Ok((value, reader.has_left()))
     }
 
-    /// Reads a row by names, and returns the first field or variant of the row that the type does not read, if there is
-    /// one. A row that is written from this value would lack it. In the content of `tag`, `untagged` and `flatten`, which
-    /// serde buffers, it is not noticed.
+    /// Reads a row by names, and returns the first field of the row that the type does not read, if there is one. A row that is
+    /// written from this value would lack it. Only fields of lists from the number `since` on count, which were recorded when the
+    /// catalog had this [length](Self::len) already. With 0, all fields and variants count. In the content of `tag`, `untagged` and
+    /// `flatten`, which serde buffers, it is not noticed.
     ///
     /// # Errors
     ///
@@ -254,8 +271,9 @@ impl Catalog {
     pub fn decode_noting<'de, T: Deserialize<'de>>(
         &self,
         row: &'de [u8],
+        since: usize,
     ) -> Result<(T, Option<String>)> {
-        let mut reader = Reader::by_names(self, row);
+        let mut reader = Reader::noting(self, row, since);
         let value = T::deserialize(&mut reader)?;
         if reader.is_done() { Ok((value, reader.into_lost())) } else { Err(damaged()) }
     }

@@ -9,9 +9,12 @@ mod containers;
 mod copy;
 mod deserializer;
 mod fields;
+mod names;
 mod scalars;
 mod skip;
 
+use self::names::Pass;
+pub use self::names::names;
 pub(crate) use self::copy::copy;
 pub use self::fields::Fields;
 use crate::{
@@ -39,6 +42,8 @@ pub struct Reader<'de, 'c> {
     by_names: bool,
     /// Whether a struct was read by position that must be read by names.
     misplaced: bool,
+    /// Whether a value was not read.
+    left: bool,
     noted: Option<Box<Noted<'c>>>,
 }
 
@@ -47,8 +52,12 @@ pub struct Reader<'de, 'c> {
 struct Noted<'c> {
     /// The struct that could not be read by position.
     suspect: Option<(&'c List, &'static [&'static str])>,
+    /// The first list whose fields are noted.
+    since: usize,
     /// The first field or variant that was not read.
     lost: Option<String>,
+    /// What a type that reads no row asks for.
+    pass: Option<Pass>,
 }
 
 /// A value of any kind without its tag.
@@ -75,6 +84,7 @@ impl<'de, 'c> Reader<'de, 'c> {
             depth: 0,
             by_names: false,
             misplaced: false,
+            left: false,
             noted: None,
         };
         // Nearly every row has a number of one byte.
@@ -109,14 +119,40 @@ impl<'de, 'c> Reader<'de, 'c> {
         }
     }
 
+    /// Reads by names, and notes fields of lists from this number on.
+    pub(crate) fn noting(catalog: &'c Catalog, row: &'de [u8], since: usize) -> Self {
+        let noted = Some(Box::new(Noted { since, ..Noted::default() }));
+        Self { noted, ..Self::by_names(catalog, row) }
+    }
+
+    /// Whether a value was not read.
+    #[inline]
+    pub(crate) fn has_left(&self) -> bool {
+        self.left
+    }
+
     pub(crate) fn into_lost(self) -> Option<String> {
         self.noted?.lost
     }
 
-    /// Notes a field or a variant that is not read.
+    /// Notes a field that is not read.
     #[cold]
-    fn lose(&mut self, name: &str) {
-        self.noted.get_or_insert_default().lost.get_or_insert_with(|| name.to_owned());
+    fn lose_field(&mut self, list: &List, field: &Field) {
+        let noted = self.noted.get_or_insert_default();
+        let is_earlier = |own: &List| std::ptr::eq(own, list);
+        let earlier = self.catalog.lists.get(..noted.since).unwrap_or(&self.catalog.lists);
+        if !earlier.iter().any(is_earlier) {
+            noted.lost.get_or_insert_with(|| field.name.text().to_owned());
+        }
+    }
+
+    /// Notes a variant that is not read.
+    #[cold]
+    fn lose_variant(&mut self, variant: &Variant) {
+        let noted = self.noted.get_or_insert_default();
+        if noted.since == 0 {
+            noted.lost.get_or_insert_with(|| variant.name.text().to_owned());
+        }
     }
 
     /// Whether this row lacks the field. Then the reader is behind it.

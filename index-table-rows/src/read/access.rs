@@ -71,8 +71,9 @@ impl<'r, 'de, 'c> ListAccess<'r, 'de, 'c> {
     /// Skips the fields that were not asked for.
     pub(super) fn skip_rest(mut self) -> Result {
         while let Some(field) = self.present() {
+            self.reader.left = true;
             if self.reader.by_names {
-                self.reader.lose(field.name.text());
+                self.reader.lose_field(self.list, field);
             }
             self.reader.skip_as(&field.kind)?;
         }
@@ -122,7 +123,7 @@ impl<'de> de::MapAccess<'de> for &mut ListAccess<'_, 'de, '_> {
         self.reader.kind = &field.kind;
         if self.reader.by_names {
             return seed
-                .deserialize(Noting { reader: self.reader, field })
+                .deserialize(Noting { reader: self.reader, list: self.list, field })
                 .map_err(|error| error.within(field.name.text()));
         }
         match seed.deserialize(&mut *self.reader) {
@@ -139,6 +140,7 @@ impl<'de> de::MapAccess<'de> for &mut ListAccess<'_, 'de, '_> {
 /// The value of a field, which is noted if the type ignores it.
 struct Noting<'r, 'de, 'c> {
     reader: &'r mut Reader<'de, 'c>,
+    list: &'c List,
     field: &'c Field,
 }
 
@@ -191,7 +193,7 @@ impl<'de> de::Deserializer<'de> for Noting<'_, 'de, '_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        self.reader.lose(self.field.name.text());
+        self.reader.lose_field(self.list, self.field);
         self.reader.deserialize_ignored_any(visitor)
     }
 }
@@ -285,8 +287,9 @@ impl<'de> de::VariantAccess<'de> for Payload<'_, 'de, '_> {
             return Ok(());
         }
         let Self { reader, entry } = self;
+        reader.left = true;
         if reader.by_names {
-            reader.lose(entry.name.text());
+            reader.lose_variant(entry);
         }
         reader.skip_as(&entry.payload)
     }

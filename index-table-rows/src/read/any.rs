@@ -108,11 +108,34 @@ impl<'de, 'c> Reader<'de, 'c> {
         }
     }
 
-    /// Elements for a type that is a sequence.
+    /// A value for `bool`.
     #[cold]
     #[inline(never)]
-    pub(super) fn any_seq<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+    pub(super) fn any_bool<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        if self.has_defaults() { visitor.visit_bool(false) } else { self.typed(visitor) }
+    }
+
+    /// Pairs for a type that is a map.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn any_map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         match self.present()? {
+            Some(Value::Kind(Kind::Hole)) => self.ask_for_pair(visitor),
+            Some(value) => self.value(value, visitor),
+            None => visitor.visit_none(),
+        }
+    }
+
+    /// Elements for a type that is a sequence, or a tuple of `len` elements.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn any_seq<V: Visitor<'de>>(
+        &mut self,
+        len: Option<usize>,
+        visitor: V,
+    ) -> Result<V::Value> {
+        match self.present()? {
+            Some(Value::Kind(Kind::Hole)) => self.ask_for_elements(len, visitor),
             Some(Value::Kind(kind @ (Kind::Bytes | Kind::Bytes16))) => {
                 let len = if let Kind::Bytes = kind { self.len()? } else { 16 };
                 if len > self.rest.len() {

@@ -41,6 +41,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de, '_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.left = true;
         self.skip()?;
         visitor.visit_unit()
     }
@@ -91,7 +92,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de, '_> {
             self.rest = rest;
             return visitor.visit_bool(value == 1);
         }
-        self.typed(visitor)
+        self.any_bool(visitor)
     }
 
     fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
@@ -171,18 +172,18 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de, '_> {
             let count = self.count()?;
             return self.seq(count, kind, visitor);
         }
-        self.any_seq(visitor)
+        self.any_seq(None, visitor)
     }
 
     #[inline]
-    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value> {
         match self.kind {
             Kind::Array(len, kind) => self.elements(*len, kind, visitor),
             Kind::Tuple(list) => {
                 let list = self.catalog.list(*list)?;
                 self.tuple(list, visitor)
             }
-            _ => self.any_seq(visitor),
+            _ => self.any_seq(Some(len), visitor),
         }
     }
 
@@ -200,7 +201,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de, '_> {
         if let Kind::Map(kinds) = self.kind {
             return self.map(&kinds.0, &kinds.1, visitor);
         }
-        self.typed(visitor)
+        self.any_map(visitor)
     }
 
     #[inline]
@@ -215,6 +216,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de, '_> {
         }
         match self.present()? {
             Some(Value::Kind(Kind::Struct(list))) => self.structure(*list, names, visitor),
+            Some(Value::Kind(Kind::Hole)) => self.ask_for_struct(names, visitor),
             // A struct is read by names, never from the elements of a sequence.
             Some(Value::Kind(Kind::Seq(_) | Kind::Array(..) | Kind::Tuple(_)) | Value::Seq) => {
                 Err(unexpected(None, "a struct"))
@@ -235,6 +237,7 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de, '_> {
             Kind::Enum(number) => number,
             _ => match self.present()? {
                 Some(Value::Kind(Kind::Enum(number))) => *number,
+                Some(Value::Kind(Kind::Hole)) => return self.ask_for_enum(variants, visitor),
                 // The name of a variant, written by a type that was not an enum.
                 Some(Value::Text(text)) => return visitor.visit_enum(text.into_deserializer()),
                 Some(Value::Kind(Kind::Text)) => {
@@ -247,7 +250,8 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de, '_> {
         };
         let entry = self.entry(number)?;
         if self.by_names && !variants.contains(&entry.name.text()) {
-            self.lose(entry.name.text());
+            self.left = true;
+            self.lose_variant(entry);
         }
         self.deeper(|reader| visitor.visit_enum(Payload { reader, entry }))
     }

@@ -52,6 +52,7 @@ impl<'de> Reader<'de, '_> {
             }
             Kind::Bytes16 => Scalar::Bytes(self.take(16)?),
             Kind::Unit => Scalar::Unit,
+            Kind::Hole if self.has_defaults() => Scalar::Unsigned(0),
             // The hole has been filled in a later version.
             Kind::Hole => return Err(unrecorded()),
             _ => return Err(damaged()),
@@ -134,6 +135,7 @@ impl<'de> Reader<'de, '_> {
     pub(super) fn only_text<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         match self.present()? {
             Some(Value::Text(text)) => visitor.visit_borrowed_str(text),
+            Some(Value::Kind(Kind::Hole)) if self.has_defaults() => visitor.visit_borrowed_str("a"),
             Some(Value::Kind(kind @ (Kind::Text | Kind::Char))) => match self.scalar(kind)? {
                 Scalar::Text(text) => visitor.visit_borrowed_str(text),
                 Scalar::Char(value) => visitor.visit_char(value),
@@ -163,6 +165,9 @@ impl<'de> Reader<'de, '_> {
     pub(super) fn only_bytes<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         match self.present()? {
             Some(Value::Text(text)) => Err(unexpected(Some(&Scalar::Text(text)), "bytes")),
+            Some(Value::Kind(Kind::Hole)) if self.has_defaults() => {
+                visitor.visit_borrowed_bytes(&[0; 16])
+            }
             Some(Value::Kind(kind @ (Kind::Text | Kind::Char))) => {
                 let value = self.scalar(kind)?;
                 Err(unexpected(Some(&value), "bytes"))
