@@ -13,10 +13,10 @@ mod names;
 mod scalars;
 mod skip;
 
-use self::names::Pass;
-pub use self::names::names;
 pub(crate) use self::copy::copy;
 pub use self::fields::Fields;
+use self::names::Pass;
+pub use self::names::names;
 use crate::{
     MAX_DEPTH,
     bytes::take_varint,

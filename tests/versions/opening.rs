@@ -219,6 +219,17 @@ fn record(lists: &[u8]) -> Vec<u8> {
     [&[1], &blake3::hash(lists).as_bytes()[..8], lists].concat()
 }
 
+/// Returns the record of releases that read structs with these fields, each with the number of lists at its first opening.
+fn releases(all: &[(&str, u8)]) -> Vec<u8> {
+    let pairs = all.iter().map(|(names, lists)| {
+        let hash = blake3::hash(format!("{names}\n").as_bytes());
+        let start = hash.as_bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
+        (start, *lists)
+    });
+    let pairs: Vec<(u64, u8)> = pairs.collect();
+    postcard::to_extend(&pairs, vec![1]).expect("numbers")
+}
+
 /// While there may be rows of older versions, the catalog lists them, as `docs/FORMAT.md` describes.
 #[test]
 fn the_catalog_lists_older_versions() -> TestResult {
@@ -240,10 +251,12 @@ fn the_catalog_lists_older_versions() -> TestResult {
         \0\
         \x02\x02\x14\0\x14\x01\x02\0\x01\0\
         \0\0\0";
+    let all = releases(&[("id,text", 0), ("id,text,stars", 1), ("id,stars,text", 2)]);
     parts(&[
         ("notes.1", b"\x02\x02id\x03u32\x04text\x06String"),
         ("notes.2", b"\x03\x02id\x03u32\x04text\x06String\x05stars\x02u8"),
         ("notes.@lists", &record(lists)),
+        ("notes.@releases", &all),
     ])?;
     {
         let store = store(dir.path())?;
@@ -269,7 +282,7 @@ fn the_catalog_lists_older_versions() -> TestResult {
         \0\
         \x02\x03\x14\0\x14\x01\x14\x02\x03\0\x01\x02\0\
         \0\0\0";
-    parts(&[("notes.@lists", &record(lists))])?;
+    parts(&[("notes.@lists", &record(lists)), ("notes.@releases", &all)])?;
 
     // The record of the older version is unreadable.
     crate::golden::raw(dir.path(), ".catalog", |catalog, txn| {

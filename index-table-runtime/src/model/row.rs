@@ -5,8 +5,10 @@
 //! each later version. Rows of the current version have no such cost.
 
 mod fields;
+mod unread;
 
 pub(crate) use fields::{check_conversion, has_same_fields};
+pub(crate) use unread::{decode_whole, names, unknown_field};
 
 use index_table_rows::Fields;
 pub use index_table_rows::{Collection, CollectionField};
@@ -24,6 +26,14 @@ use crate::model::{
 pub struct RowBody<'r> {
     pub(crate) lists: &'r Lists,
     pub(crate) bytes: &'r [u8],
+    pub(crate) question: Option<&'r unread::Question>,
+}
+
+impl<'r> RowBody<'r> {
+    #[inline]
+    const fn new(lists: &'r Lists, bytes: &'r [u8]) -> Self {
+        Self { lists, bytes, question: None }
+    }
 }
 
 /// The buffer for the bytes of a struct, with the lists of its table.
@@ -83,7 +93,7 @@ fn push_number(number: u32, out: &mut Vec<u8>) {
 )]
 pub(crate) fn decode<R: Entity>(lists: &Lists, bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
-        Ok(bytes) => <R as Entity>::decode(RowBody { lists, bytes }),
+        Ok(bytes) => <R as Entity>::decode(RowBody::new(lists, bytes)),
         // A constant, so that the conversion is not compiled for a table without older versions.
         Err(error) if const { R::TABLE.previous.is_none() } => Err(error),
         Err(error) => decode_older(lists, bytes, error),
@@ -93,7 +103,7 @@ pub(crate) fn decode<R: Entity>(lists: &Lists, bytes: &[u8]) -> Result<R, Decode
 /// Reads a whole row, without checking its conversion.
 pub(crate) fn decode_unchecked<R: Entity>(lists: &Lists, bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
-        Ok(bytes) => <R as Entity>::decode(RowBody { lists, bytes }),
+        Ok(bytes) => <R as Entity>::decode(RowBody::new(lists, bytes)),
         Err(error) if const { R::TABLE.previous.is_none() } => Err(error),
         Err(error) => convert(lists, bytes, error).map(|(row, ..)| row),
     }
@@ -233,7 +243,7 @@ fn convert<'r, R: Entity>(
 ) -> Result<(R, u32, &'r [u8]), DecodeError> {
     let DecodeError::Version { found, .. } = error else { return Err(error) };
     let (_, body) = header(bytes)?;
-    match <R as Entity>::older(found, RowBody { lists, bytes: body }) {
+    match <R as Entity>::older(found, RowBody::new(lists, body)) {
         // The declaration has no such version.
         Err(DecodeError::Version { .. }) => Err(error),
         row => row.map(|row| (row, found, body)),
@@ -257,7 +267,10 @@ pub fn older<Old: RowVersion + Precedes<New>, New>(
 /// Reads a whole struct.
 #[inline]
 pub(crate) fn whole<V: DeserializeOwned>(body: RowBody<'_>) -> Result<V, DecodeError> {
-    body.lists.decode(body.bytes)
+    match body.question {
+        None => body.lists.decode(body.bytes),
+        Some(question) => question.answer(body.lists, body.bytes),
+    }
 }
 
 /// Reads the version of a row.

@@ -42,6 +42,9 @@ type CheckConversion = fn(&Lists, &[u8]) -> Result<(), DecodeError>;
 /// Returns the row with these bytes in the current version, with the current lists.
 type Renew = fn(&Lists, &[u8]) -> Result<Vec<u8>, DecodeError>;
 
+/// Returns the first field that the type leaves unread, of the lists from this number on.
+type UnknownField = fn(&Lists, &[u8], usize) -> Result<Option<String>, DecodeError>;
+
 /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
 type Hash = fn(&Lists, &[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>;
 
@@ -63,6 +66,8 @@ pub(crate) struct RowVtable {
     check_conversion: Option<CheckConversion>,
     renew: Renew,
     load_renewed: LoadRenewed,
+    unknown_field: UnknownField,
+    names: fn() -> u64,
     hashed: Hash,
     /// The index for the expiry, if the rows expire.
     pub(crate) expiry: Option<Expiry>,
@@ -109,6 +114,8 @@ impl RowVtable {
             },
             renew: row::renew::<R>,
             load_renewed: load_renewed::<R>,
+            unknown_field: row::unknown_field::<R>,
+            names: row::names::<R>,
             expiry: R::EXPIRY,
             aggregates: R::AGGREGATES,
             changes: R::CHANGES,
@@ -137,6 +144,8 @@ impl RowVtable {
             check_conversion: None,
             renew: |_, _| Err(UNKNOWN),
             load_renewed: |_, _, _, _| Err(UNKNOWN),
+            unknown_field: |_, _, _| Err(UNKNOWN),
+            names: || 0,
             expiry: None,
             aggregates,
             changes,
@@ -317,8 +326,49 @@ impl TableRows {
         (self.vtable.renew)(&self.lists, bytes)
     }
 
+    /// Returns a hash of the names that the type reads, at every depth.
+    pub(crate) fn names(&self) -> u64 {
+        (self.vtable.names)()
+    }
+
+    /// Returns the number of lists when the type was first used to write the table; `None` if it was not.
+    pub(crate) fn since(&self) -> Option<usize> {
+        self.lists.since(self.id)
+    }
+
+    /// Sets the number of lists when the type was first used to write the table.
+    pub(crate) fn set_since(&self, since: usize) {
+        self.lists.set_since(self.id, since);
+    }
+
+    /// Fails if a later release has written a field of the stored row that the type does not know. The field would be lost when the
+    /// row is written.
+    #[inline]
+    pub(crate) fn keeps_fields(&self, stored: &Image) -> Result<()> {
+        if stored.has_unread() { self.find_unknown_field(stored) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn find_unknown_field(&self, stored: &Image) -> Result<()> {
+        match self.unknown_field(stored.row()) {
+            Ok(None) => Ok(()),
+            Ok(Some(field)) => {
+                let key = self.schema.show_primary_key(stored.primary_key());
+                Err(Error::UnknownField { table: self.schema.name, key, field })
+            }
+            Err(error) => Err(self.corrupt(error, stored.primary_key())),
+        }
+    }
+
+    /// Returns the first field of a row that a later release has written, and that the type does not know.
+    fn unknown_field(&self, bytes: &[u8]) -> Result<Option<String>, DecodeError> {
+        let Some(since) = self.since() else { return Ok(None) };
+        (self.vtable.unknown_field)(&self.lists, bytes, since)
+    }
+
     /// Loads the row that is stored under `primary_key` with the current lists, and returns whether its bytes are others. They
-    /// replace the content of `renewed`. A row of an older version stays as it is. Fails if the row has another primary key.
+    /// replace the content of `renewed`. A row of an older version, and one with a field of a later release, stays as it is. Fails if
+    /// the row has another primary key.
     pub(crate) fn load_renewed(
         &self,
         image: &mut Image,
@@ -329,6 +379,13 @@ impl TableRows {
         renewed.clear();
         (self.vtable.load_renewed)(&self.lists, image, bytes, renewed)
             .map_err(|error| self.corrupt(error, primary_key))??;
+        if renewed != bytes
+            && !matches!(self.unknown_field(bytes), Ok(None) | Err(DecodeError::Version { .. }))
+        {
+            renewed.clear();
+            renewed.extend_from_slice(bytes);
+            self.load(image, bytes).map_err(|error| self.corrupt(error, primary_key))??;
+        }
         self.check_primary_key(image, primary_key)?;
         Ok(renewed != bytes)
     }
@@ -428,8 +485,12 @@ fn load<R: Entity>(
     image: &mut Image,
     bytes: &[u8],
 ) -> Result<Result<()>, DecodeError> {
-    match row::decode::<R>(lists, bytes) {
-        Ok(row) => Ok(image.load_stored(lists, &row, bytes, None)),
+    match row::decode_whole::<R>(lists, bytes) {
+        Ok((row, has_unread)) => {
+            let loaded = image.load_stored(lists, &row, bytes, None);
+            image.set_unread(has_unread);
+            Ok(loaded)
+        }
         Err(error) => Err(error),
     }
 }

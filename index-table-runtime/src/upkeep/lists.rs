@@ -1,10 +1,10 @@
 //! Reading the lists of a table when it is opened.
 
 use crate::{
-    engine::{ReadRecords as _, Records},
+    engine::{ReadRecords as _, Records, WriteRecords as _},
     model::{
         error::{Error, Result},
-        lists::{LISTS, Opened, decode},
+        lists::{LISTS, Opened, RELEASES, Releases, decode},
         row_vtable::TableRows,
     },
     placement::Writer,
@@ -38,6 +38,39 @@ fn take(rows: &TableRows, record: Option<&[u8]>, is_shard: bool) -> Result<()> {
         Opened::Taken => Ok(()),
         Opened::Contradicted => Err(contradicted(table)),
     }
+}
+
+/// Records that this release of the program has opened the table for writing, with the number of its lists, unless it is recorded.
+/// With several data files, the first time counts.
+pub(super) fn note_release(rows: &TableRows, writer: &mut Writer<'_, '_>) -> Result<()> {
+    let names = rows.names();
+    let releases = Releases::read(writer.reader().record(RELEASES)?);
+    let recorded = releases.since(names);
+    let now = || rows.lists.recorded_len();
+    let since = recorded.into_iter().chain(rows.since()).min().unwrap_or_else(now);
+    rows.set_since(since);
+    if recorded == Some(since) { Ok(()) } else { put(writer, releases, names, since) }
+}
+
+/// Records that this release of the program is later than the first `since` lists: no row has a field of them that it does not
+/// know.
+pub(super) fn renew_release(
+    rows: &TableRows,
+    writer: &mut Writer<'_, '_>,
+    since: usize,
+) -> Result<()> {
+    let releases = Releases::read(writer.reader().record(RELEASES)?);
+    put(writer, releases, rows.names(), since)
+}
+
+fn put(
+    writer: &mut Writer<'_, '_>,
+    mut releases: Releases,
+    names: u64,
+    since: usize,
+) -> Result<()> {
+    releases.set(names, since);
+    writer.put_record(RELEASES, &releases.encode())
 }
 
 #[cold]

@@ -245,6 +245,7 @@ fn prepare(
     let ShardPart { origin, has_main_rows_elsewhere, .. } = part.unwrap_or_default();
     let (schema, table) = (rows.schema, rows.schema.name);
     lists::open(rows, writer, part.is_some())?;
+    lists::note_release(rows, writer)?;
     let declared = TableRecord::of(schema, |index| writer.layout(index));
     let declared = declared.with_global(global(rows, part)).with_aggregates(rows.aggregates);
     let declared = declared.with_references(schema, rows.references);

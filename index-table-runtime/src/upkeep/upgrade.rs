@@ -13,7 +13,7 @@ use crate::{
     },
     placement::Reader,
     store::{OpenTable, ShardId, Store, engine_of, parts_of},
-    upkeep::versions,
+    upkeep::{lists, versions},
     usage::{Progress, trace::span},
     write::{Scratch, rows},
 };
@@ -166,11 +166,22 @@ impl<'a> Upgrade<'a> {
     /// the errors of [`Store::transaction`]. Earlier transactions of the upgrade remain committed.
     pub fn run(self) -> Result<Upgraded> {
         span!(DEBUG, "upgrade", table = self.table.schema.name);
+        let rows = &self.table.rows;
+        let (is_whole, since) = (self.shard.is_none(), rows.lists.recorded_len());
+        let done = self.run_since(since)?;
+        if is_whole {
+            rows.set_since(since);
+        }
+        Ok(done)
+    }
+
+    /// Records that this release of the program is later than the first `since` lists, once their rows are written.
+    fn run_since(self, since: usize) -> Result<Upgraded> {
         let Self { store, table, batch_bytes, shard, mut progress } = self;
         let shard = shard.map(|shard| shard.number_in(store.inner.id)).transpose()?;
         table.check_store(store.inner.id)?;
         let Some(tables) = table.tables.several() else {
-            let work = Work { store, table, rows: &table.rows, batch_bytes };
+            let work = Work { store, table, rows: &table.rows, batch_bytes, since };
             return work.run(progress);
         };
         store.inner.refuse_nested_write()?;
@@ -179,7 +190,7 @@ impl<'a> Upgrade<'a> {
             if shard.is_some() {
                 return Err(Error::NotOffered { what: ONE_SHARD });
             }
-            let work = Work { store, table, rows: &table.rows, batch_bytes };
+            let work = Work { store, table, rows: &table.rows, batch_bytes, since };
             return work.run(progress);
         }
         // Each shard is upgraded as a plain store.
@@ -194,7 +205,7 @@ impl<'a> Upgrade<'a> {
             });
             let of_shard =
                 of_shard.as_mut().map(|it| Box::new(it) as Box<dyn FnMut(Progress) + '_>);
-            let work = Work { store: &store, table: &table, rows: &table.rows, batch_bytes };
+            let work = Work { store: &store, table: &table, rows: &table.rows, batch_bytes, since };
             let of_shard = match work.run(of_shard) {
                 Err(error) if shard.is_none() && is_of_left_shard(&error) => continue,
                 done => done?,
@@ -217,6 +228,7 @@ struct Work<'a> {
     table: &'a OpenTable,
     rows: &'a TableRows,
     batch_bytes: usize,
+    since: usize,
 }
 
 /// The rows of a transaction.
@@ -274,6 +286,7 @@ impl Work<'_> {
             // table's record, which has the current version.
             if batch.last.is_none() {
                 versions::forget(&mut writer)?;
+                lists::renew_release(self.rows, &mut writer, self.since)?;
             }
             Ok(batch)
         })

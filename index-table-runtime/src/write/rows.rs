@@ -56,6 +56,7 @@ pub(crate) fn put(
         Some(bytes) if rows.is_unchanged(bytes, new.row()) => return Ok(()),
         Some(bytes) => {
             rows.load_stored(old, bytes, new.primary_key())?;
+            rows.keeps_fields(old)?;
         }
         None => {
             rows.revise(None, new)?;
@@ -82,6 +83,7 @@ pub(crate) fn update(
     if rows.is_unchanged(old.row(), new.row()) {
         return Ok(());
     }
+    rows.keeps_fields(old)?;
     let moved = old.primary_key() != new.primary_key();
     if moved && writer.reader().fact(new.primary_key())?.is_some() {
         return Err(rows.duplicate(new.primary_key()));
@@ -452,9 +454,10 @@ pub(crate) fn load_by_key<R: Entity>(
     image: &mut Image,
 ) -> Result<Option<R>> {
     let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(None) };
-    match row::decode::<R>(&rows.lists, bytes) {
-        Ok(row) => {
+    match row::decode_whole::<R>(&rows.lists, bytes) {
+        Ok((row, has_unread)) => {
             image.load_stored(&rows.lists, &row, bytes, None)?;
+            image.set_unread(has_unread);
             rows.check_primary_key(image, primary_key)?;
             Ok(Some(row))
         }

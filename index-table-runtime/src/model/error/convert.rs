@@ -113,6 +113,7 @@ impl Error {
             SchemaMismatch { table, difference, way_out }
             Corrupt { table, index, key, reason }
             NewerRow { table, index, key, version, known }
+            UnknownField { table, key, field }
             Conversion { table, key, version, reason }
             Codec { table, reason }
             MapFull { map_size }

@@ -38,6 +38,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///   written to: [`ReadOnly`](Error::ReadOnly), [`WriterElsewhere`](Error::WriterElsewhere),
 ///   [`FileReplaced`](Error::FileReplaced), [`TransactionFailed`](Error::TransactionFailed). Another client has
 ///   committed a conflicting change: [`RetriesExhausted`](Error::RetriesExhausted).
+/// - **The errors of replacing a row** include the errors of writing. A later release of the program has written the stored row:
+///   [`UnknownField`](Error::UnknownField).
 /// - A method that begins its own transactions has the errors of [`Store::read`](crate::Store::read), or of
 ///   [`Store::write`](crate::Store::write) and [`WriteTxn::commit`](crate::WriteTxn::commit), too.
 /// - In a sharded store, reading and writing can fail with [`NoShard`](Error::NoShard),
@@ -372,6 +374,23 @@ pub enum Error {
         key: String,
         /// The problem.
         reason: String,
+    },
+
+    /// A later release of the program has written the row with a field that this release does not know, so the field would be lost
+    /// when the row is written. Reading and deleting the row are possible. See
+    /// [versions](https://docs.rs/index-table/latest/index_table/guide/versions/index.html).
+    #[error(
+        "the row with primary key {key} of table `{table}` has the field `{field}`, which this release of the program does not know \
+         and a later one has added; write it with that release, or, if the field was removed on purpose, run `upgrade` with this \
+         release"
+    )]
+    UnknownField {
+        /// The table.
+        table: &'static str,
+        /// The primary key.
+        key: String,
+        /// The name of the field, as serde writes it.
+        field: String,
     },
 
     /// A row has a later version than the declaration. Another process has opened the table with a later

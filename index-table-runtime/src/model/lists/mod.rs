@@ -18,13 +18,18 @@
 
 mod record;
 mod registry;
+mod releases;
 mod slots;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicU64, AtomicUsize, Ordering},
+use std::{
+    any::TypeId,
+    collections::BTreeMap,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use index_table_rows::{self as rows, Catalog, CollectionField, Fields};
@@ -34,6 +39,7 @@ use self::slots::Slots;
 pub(crate) use self::{
     record::{LISTS, decode},
     registry::Registry,
+    releases::{RELEASES, Releases},
 };
 use crate::{
     locks::Mutex,
@@ -106,6 +112,8 @@ pub(crate) struct Lists {
     growing: Mutex<()>,
     source: OnceLock<Source>,
     exchange: OnceLock<Exchange>,
+    /// The number of lists when types of this process were first used to write the table.
+    since: Mutex<BTreeMap<TypeId, usize>>,
 }
 
 impl Default for Lists {
@@ -129,6 +137,7 @@ impl Default for Lists {
             growing: Mutex::default(),
             source: OnceLock::new(),
             exchange: OnceLock::new(),
+            since: Mutex::default(),
         }
     }
 }
@@ -149,6 +158,11 @@ impl Lists {
     #[inline]
     fn recorded_catalog(&self) -> &Catalog {
         self.at(&self.recorded_at)
+    }
+
+    /// Returns the number of lists that a data file has.
+    pub(crate) fn recorded_len(&self) -> usize {
+        self.recorded_catalog().len()
     }
 
     #[inline]
@@ -259,6 +273,42 @@ impl Lists {
     #[inline]
     pub(crate) fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, DecodeError> {
         self.read(|catalog| catalog.decode(bytes))
+    }
+
+    /// Reads a value, and returns whether its type may leave something unread.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Lists::decode).
+    pub(crate) fn decode_whole<T: DeserializeOwned>(
+        &self,
+        bytes: &[u8],
+    ) -> Result<(T, bool), DecodeError> {
+        self.read(|catalog| catalog.decode_whole(bytes))
+    }
+
+    /// Reads a value, and returns the first field that its type leaves unread, of the lists from the number `since` on.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Lists::decode).
+    pub(crate) fn decode_noting<T: DeserializeOwned>(
+        &self,
+        bytes: &[u8],
+        since: usize,
+    ) -> Result<(T, Option<String>), DecodeError> {
+        self.read(|catalog| catalog.decode_noting(bytes, since))
+    }
+
+    /// Returns the number of lists when the type was first used to write the table. A field that the type does not know was added by
+    /// a later release if it is in a later list, and otherwise it was removed.
+    pub(crate) fn since(&self, of: TypeId) -> Option<usize> {
+        self.since.lock().get(&of).copied()
+    }
+
+    /// Sets the number of lists when the type was first used to write the table.
+    pub(crate) fn set_since(&self, of: TypeId, since: usize) {
+        self.since.lock().insert(of, since);
     }
 
     /// Returns the fields of a row.

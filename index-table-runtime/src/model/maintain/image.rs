@@ -24,6 +24,8 @@ pub(crate) struct Image {
     hashed_ranges: Vec<(usize, Range<usize>)>,
     /// Whether the entries have other data than those that are stored.
     is_renewed: bool,
+    /// Whether the type of the row may leave something unread.
+    has_unread: bool,
 }
 
 impl Image {
@@ -85,7 +87,7 @@ impl Image {
         is_new: bool,
         only: Option<usize>,
     ) -> Result<()> {
-        self.is_renewed = false;
+        (self.is_renewed, self.has_unread) = (false, false);
         self.primary_key.clear();
         row.primary_key(&mut self.primary_key);
         self.entries.clear();
@@ -249,6 +251,17 @@ impl Image {
         self.is_renewed = true;
     }
 
+    /// Whether the type of the row may leave something unread.
+    #[inline]
+    pub(crate) fn has_unread(&self) -> bool {
+        self.has_unread
+    }
+
+    #[inline]
+    pub(crate) fn set_unread(&mut self, has_unread: bool) {
+        self.has_unread = has_unread;
+    }
+
     /// Whether the data of the entries in this index is of the [private catalog](Lists::private_catalog).
     pub(crate) fn is_private(&self, index: usize) -> bool {
         self.entries.private.contains(&index)
@@ -274,6 +287,7 @@ impl Default for Image {
             hashed: KeyBuf::on_heap(),
             hashed_ranges: Vec::new(),
             is_renewed: false,
+            has_unread: false,
         }
     }
 }

@@ -1,0 +1,94 @@
+//! What the type of a row leaves unread of its bytes.
+//!
+//! The generated code reads a row by [`RowFormat`](crate::model::entity::RowFormat). So that it needs no further functions, the bytes
+//! of the row carry a question, which [`whole`](super::whole) answers.
+
+use std::cell::{Cell, RefCell};
+
+use serde::de::DeserializeOwned;
+
+use super::{RowBody, body, decode};
+use crate::model::{entity::Entity, key::DecodeError, lists::Lists};
+
+/// A question to the type of a row, with the place for its answer.
+pub(crate) enum Question {
+    /// Whether it may leave something unread.
+    HasUnread(Cell<bool>),
+    /// The first field that it leaves unread, of the lists from this number on.
+    Unknown { since: usize, field: RefCell<Option<String>> },
+    /// A hash of the names that it reads.
+    Names(Cell<u64>),
+}
+
+impl Question {
+    #[inline(never)]
+    pub(super) fn answer<V: DeserializeOwned>(
+        &self,
+        lists: &Lists,
+        bytes: &[u8],
+    ) -> Result<V, DecodeError> {
+        match self {
+            Self::HasUnread(answer) => {
+                let (value, has_unread) = lists.decode_whole(bytes)?;
+                answer.set(has_unread);
+                Ok(value)
+            }
+            Self::Unknown { since, field } => {
+                let (value, unknown) = lists.decode_noting(bytes, *since)?;
+                field.replace(unknown);
+                Ok(value)
+            }
+            Self::Names(answer) => {
+                let mut hasher = blake3::Hasher::new();
+                for names in index_table_rows::names::<V>() {
+                    hasher.update(names.as_bytes()).update(b"\n");
+                }
+                answer.set(
+                    hasher
+                        .finalize()
+                        .as_bytes()
+                        .first_chunk()
+                        .map_or(0, |hash| u64::from_le_bytes(*hash)),
+                );
+                Err(DecodeError::Short)
+            }
+        }
+    }
+}
+
+/// Reads a whole row, and returns whether its type may leave something unread. A row of an older version has nothing that a later
+/// release has written.
+pub(crate) fn decode_whole<R: Entity>(
+    lists: &Lists,
+    bytes: &[u8],
+) -> Result<(R, bool), DecodeError> {
+    let Ok(body) = body(bytes, R::TABLE.version) else {
+        return decode(lists, bytes).map(|row| (row, false));
+    };
+    let question = Question::HasUnread(Cell::new(false));
+    let row = R::decode(RowBody { question: Some(&question), ..RowBody::new(lists, body) })?;
+    let Question::HasUnread(answer) = question else { return Ok((row, false)) };
+    Ok((row, answer.get()))
+}
+
+/// Returns the first field that the type leaves unread, of the lists from the number `since` on.
+pub(crate) fn unknown_field<R: Entity>(
+    lists: &Lists,
+    bytes: &[u8],
+    since: usize,
+) -> Result<Option<String>, DecodeError> {
+    let question = Question::Unknown { since, field: RefCell::default() };
+    let body = body(bytes, R::TABLE.version)?;
+    R::decode(RowBody { question: Some(&question), ..RowBody::new(lists, body) })?;
+    let Question::Unknown { field, .. } = question else { return Ok(None) };
+    Ok(field.into_inner())
+}
+
+/// Returns a hash of the names that the type reads, at every depth.
+pub(crate) fn names<R: Entity>() -> u64 {
+    let (question, lists) = (Question::Names(Cell::new(0)), Lists::default());
+    // It reads no row.
+    let _ = R::decode(RowBody { question: Some(&question), ..RowBody::new(&lists, &[]) });
+    let Question::Names(answer) = question else { return 0 };
+    answer.get()
+}
