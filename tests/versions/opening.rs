@@ -221,13 +221,17 @@ fn record(lists: &[u8]) -> Vec<u8> {
 
 /// Returns the record of releases that read structs with these fields, each with the number of lists at its first opening.
 fn releases(all: &[(&str, u8)]) -> Vec<u8> {
-    let pairs = all.iter().map(|(names, lists)| {
+    let mut record = vec![1, u8::try_from(all.len()).expect("few")];
+    for (names, lists) in all {
         let hash = blake3::hash(format!("{names}\n").as_bytes());
-        let start = hash.as_bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
-        (start, *lists)
-    });
-    let pairs: Vec<(u64, u8)> = pairs.collect();
-    postcard::to_extend(&pairs, vec![1]).expect("numbers")
+        let mut left = hash.as_bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
+        while left >= 0x80 {
+            record.push((left & 0x7f) as u8 | 0x80);
+            left >>= 7;
+        }
+        record.extend([left as u8, *lists]);
+    }
+    record
 }
 
 /// While there may be rows of older versions, the catalog lists them, as `docs/FORMAT.md` describes.
