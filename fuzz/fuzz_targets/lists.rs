@@ -37,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(again, catalog);
     let _ = catalog.decode::<IgnoredAny>(row);
     let _ = catalog.decode::<Tree>(row);
-    let _ = catalog.decode_noting::<Row>(row, 0);
+    let _ = catalog.decode_noting::<Row>(row);
     let Ok(value) = catalog.decode::<Row>(row) else { return };
     let shown = format!("{value:?}");
     // What was read can be written and read, perhaps with more lists.

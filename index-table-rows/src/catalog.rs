@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    carry,
     collection::Sorted,
     error::{Result, damaged, unrecorded},
     kind::{Enum, Kind, List, Union},
     learn,
-    read::{self, Fields, Reader},
+    read::{self, Fields, Reader, Unknown},
     seen::Names,
     write,
 };
@@ -260,10 +261,9 @@ impl Catalog {
         Ok((value, reader.has_left()))
     }
 
-    /// Reads a row by names, and returns the first field of the row that the type does not read, if there is one. A row that is
-    /// written from this value would lack it. Only fields of lists from the number `since` on count, which were recorded when the
-    /// catalog had this [length](Self::len) already. With 0, all fields and variants count. In the content of `tag`, `untagged` and
-    /// `flatten`, which serde buffers, it is not noticed.
+    /// Reads a row by names, and returns the first field or variant of the row that the type does not read, if there is
+    /// one. A row that is written from this value would lack it. In the content of `tag`, `untagged` and `flatten`, which
+    /// serde buffers, it is not noticed.
     ///
     /// # Errors
     ///
@@ -271,11 +271,87 @@ impl Catalog {
     pub fn decode_noting<'de, T: Deserialize<'de>>(
         &self,
         row: &'de [u8],
-        since: usize,
     ) -> Result<(T, Option<String>)> {
-        let mut reader = Reader::noting(self, row, since);
+        let mut reader = Reader::by_names(self, row);
         let value = T::deserialize(&mut reader)?;
         if reader.is_done() { Ok((value, reader.into_lost())) } else { Err(damaged()) }
+    }
+
+    /// Reads a row like [`decode_noting`](Self::decode_noting), and returns all fields that the type does not read, of the lists that
+    /// were recorded after the catalog had the [length](Self::len) `since`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Self::decode).
+    pub fn unknown<'de, T: Deserialize<'de>>(
+        &self,
+        row: &'de [u8],
+        since: usize,
+    ) -> Result<(T, Unknown)> {
+        let mut reader = Reader::since(self, row, since);
+        let value = T::deserialize(&mut reader)?;
+        if reader.is_done() { Ok((value, reader.into_unknown())) } else { Err(damaged()) }
+    }
+
+    /// Whether a row is a struct whose list has this field.
+    #[must_use]
+    pub fn has_field(&self, row: &[u8], name: &str) -> bool {
+        carry::fields(self, row)
+            .is_ok_and(|(fields, _)| fields.iter().any(|own| own.name.text() == name))
+    }
+
+    /// Appends a row with the fields of `row`, and with those fields of the row `from` that have these names.
+    ///
+    /// # Errors
+    ///
+    /// [`Unrecorded`](crate::Reason::Unrecorded) if there is no list of these fields, which [`record_carried`](Self::record_carried)
+    /// would add; [`Damaged`](crate::Reason::Damaged) also if a row is no struct. `out` is as before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use index_table_rows::{Catalog, Error};
+    /// # use serde::{Deserialize, Serialize};
+    /// # fn main() -> Result<(), Error> {
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Town { name: String }
+    ///
+    /// #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    /// struct Later { people: u64, name: String }
+    ///
+    /// let (mut catalog, mut later, mut row, mut both) = (Catalog::new(), vec![], vec![], vec![]);
+    /// catalog.record(&Later { people: 700_000, name: "Oslo".into() }, &mut later)?;
+    /// let (mut town, unknown) = catalog.unknown::<Town>(&later, 0)?;
+    /// assert_eq!(unknown.fields, ["people"]);
+    /// town.name = "Ose".into();
+    /// catalog.record(&town, &mut row)?;
+    /// catalog.record_carried(&row, &later, &unknown.fields, &mut both)?;
+    /// assert_eq!(catalog.decode::<Later>(&both)?, Later { people: 700_000, name: "Ose".into() });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn carried(&self, row: &[u8], from: &[u8], names: &[String], out: &mut Vec<u8>) -> Result {
+        carry::carried(self, row, from, names, out)
+    }
+
+    /// Adds a list for [`carried`](Self::carried), and appends its row.
+    ///
+    /// # Errors
+    ///
+    /// As for [`carried`](Self::carried), and [`TooLarge`](crate::Reason::TooLarge). The catalog and `out` are as before.
+    pub fn record_carried(
+        &mut self,
+        row: &[u8],
+        from: &[u8],
+        names: &[String],
+        out: &mut Vec<u8>,
+    ) -> Result {
+        let mut grown = self.clone();
+        carry::record(&mut grown, row, from, names)?;
+        grown.check()?;
+        carry::carried(&grown, row, from, names, out)?;
+        *self = grown;
+        Ok(())
     }
 
     /// Reads the fields of a row one by one. A field that is read in the row's order costs as much as in

@@ -40,6 +40,7 @@
 #![allow(clippy::inline_always)]
 
 mod bytes;
+mod carry;
 mod catalog;
 mod check;
 mod collection;
@@ -56,7 +57,7 @@ mod write;
 pub use catalog::Catalog;
 pub use collection::{Collection, CollectionField, Sorted};
 pub use error::{Error, Reason};
-pub use read::{Fields, Reader, names};
+pub use read::{Fields, Reader, Unknown, names};
 
 /// The largest number of containers inside of each other: structs, tuples, sequences, maps, `Some` and payloads of
 /// variants.

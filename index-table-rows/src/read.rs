@@ -13,10 +13,10 @@ mod names;
 mod scalars;
 mod skip;
 
-pub(crate) use self::copy::copy;
 pub use self::fields::Fields;
 use self::names::Pass;
 pub use self::names::names;
+pub(crate) use self::{copy::copy, fields::copy_values};
 use crate::{
     MAX_DEPTH,
     bytes::take_varint,
@@ -47,15 +47,25 @@ pub struct Reader<'de, 'c> {
     noted: Option<Box<Noted<'c>>>,
 }
 
+/// The fields of a row that a type does not know: see [`Catalog::unknown`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unknown {
+    /// The names of the fields of the row itself.
+    pub fields: Vec<String>,
+    /// The name of the first field inside of a field that the type knows.
+    pub inside: Option<String>,
+}
+
 /// What few reads note. It is not in the reader, which is moved often.
 #[derive(Default)]
 struct Noted<'c> {
     /// The struct that could not be read by position.
     suspect: Option<(&'c List, &'static [&'static str])>,
-    /// The first list whose fields are noted.
-    since: usize,
     /// The first field or variant that was not read.
     lost: Option<String>,
+    /// The first list whose fields are unknown.
+    since: usize,
+    unknown: Unknown,
     /// What a type that reads no row asks for.
     pass: Option<Pass>,
 }
@@ -119,8 +129,8 @@ impl<'de, 'c> Reader<'de, 'c> {
         }
     }
 
-    /// Reads by names, and notes fields of lists from this number on.
-    pub(crate) fn noting(catalog: &'c Catalog, row: &'de [u8], since: usize) -> Self {
+    /// Reads by names. Fields of the lists from this number on are unknown if they are not read.
+    pub(crate) fn since(catalog: &'c Catalog, row: &'de [u8], since: usize) -> Self {
         let noted = Some(Box::new(Noted { since, ..Noted::default() }));
         Self { noted, ..Self::by_names(catalog, row) }
     }
@@ -135,14 +145,24 @@ impl<'de, 'c> Reader<'de, 'c> {
         self.noted?.lost
     }
 
+    pub(crate) fn into_unknown(self) -> Unknown {
+        self.noted.map(|noted| noted.unknown).unwrap_or_default()
+    }
+
     /// Notes a field that is not read.
     #[cold]
     fn lose_field(&mut self, list: &List, field: &Field) {
         let noted = self.noted.get_or_insert_default();
-        let is_earlier = |own: &List| std::ptr::eq(own, list);
+        let name = || field.name.text().to_owned();
+        noted.lost.get_or_insert_with(name);
         let earlier = self.catalog.lists.get(..noted.since).unwrap_or(&self.catalog.lists);
-        if !earlier.iter().any(is_earlier) {
-            noted.lost.get_or_insert_with(|| field.name.text().to_owned());
+        if earlier.iter().any(|own| std::ptr::eq(own, list)) {
+            return;
+        }
+        if self.depth == 1 {
+            noted.unknown.fields.push(name());
+        } else {
+            noted.unknown.inside.get_or_insert_with(name);
         }
     }
 
@@ -150,9 +170,7 @@ impl<'de, 'c> Reader<'de, 'c> {
     #[cold]
     fn lose_variant(&mut self, variant: &Variant) {
         let noted = self.noted.get_or_insert_default();
-        if noted.since == 0 {
-            noted.lost.get_or_insert_with(|| variant.name.text().to_owned());
-        }
+        noted.lost.get_or_insert_with(|| variant.name.text().to_owned());
     }
 
     /// Whether this row lacks the field. Then the reader is behind it.

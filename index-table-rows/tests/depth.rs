@@ -87,8 +87,8 @@ fn read_all(catalog: &Catalog, row: &[u8]) {
     let _ = catalog.decode::<serde_json::Value>(row);
     let _ = catalog.decode::<Chain>(row);
     let _ = catalog.decode::<Many>(row);
-    let _ = catalog.decode_noting::<Chain>(row, 0);
-    let _ = catalog.decode_noting::<BTreeMap<String, u8>>(row, 0);
+    let _ = catalog.decode_noting::<Chain>(row);
+    let _ = catalog.decode_noting::<BTreeMap<String, u8>>(row);
     if let Ok(mut fields) = catalog.fields(row) {
         let _ = fields.field::<serde_json::Value>(&["a"]);
         let _ = fields.end();

@@ -22,7 +22,7 @@ fn lost<New: DeserializeOwned>(old: &impl Serialize) -> Option<String> {
     let mut catalog = Catalog::new();
     let mut row = Vec::new();
     catalog.record(old, &mut row).unwrap();
-    catalog.decode_noting::<New>(&row, 0).unwrap().1
+    catalog.decode_noting::<New>(&row).unwrap().1
 }
 
 macro_rules! release {

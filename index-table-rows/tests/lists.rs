@@ -182,7 +182,7 @@ impl Table {
         assert_eq!(stored, self.catalog);
         for (row, bytes) in &self.rows {
             assert_eq!(stored.decode::<Row>(bytes).unwrap(), *row);
-            assert_eq!(stored.decode_noting::<Row>(bytes, 0).unwrap().1, None);
+            assert_eq!(stored.decode_noting::<Row>(bytes).unwrap().1, None);
             assert!(stored.is_same(bytes, row));
             stored.decode::<IgnoredAny>(bytes).unwrap();
         }
@@ -213,7 +213,7 @@ proptest! {
                 let _ = table.catalog.decode::<Row>(&bytes);
                 let _ = table.catalog.decode::<IgnoredAny>(&bytes);
                 let _ = table.catalog.decode::<serde_json::Value>(&bytes);
-                let _ = table.catalog.decode_noting::<Inner>(&bytes, 0);
+                let _ = table.catalog.decode_noting::<Inner>(&bytes);
             }
             let short = &bytes[..cut.index(bytes.len())];
             prop_assert!(table.catalog.decode::<Row>(short).is_err());

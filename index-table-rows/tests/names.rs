@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use index_table_rows::{Catalog, names};
+use index_table_rows::{Catalog, Unknown, names};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 fn texts<T: DeserializeOwned>() -> Vec<String> {
@@ -124,24 +124,120 @@ struct Line {
 }
 
 #[test]
-fn only_fields_of_later_lists_are_noted() {
+fn only_fields_of_later_lists_are_unknown() {
     let (mut catalog, mut row, mut own) = (Catalog::new(), Vec::new(), Vec::new());
     let line = later::Line { article: 1, note: "soon".into() };
     catalog.record(&later::Row { id: 7, lines: vec![line], gone: 1 }, &mut row).unwrap();
-    let noted = |row, since| catalog.decode_noting::<Row>(row, since).unwrap().1;
-    let (_, left) = catalog.decode_whole::<Row>(&row).unwrap();
-    assert!(left);
-    let first = noted(&row, 0);
-    assert!(matches!(first.as_deref(), Some("note" | "gone")), "{first:?}");
-    let inner = (0..=catalog.len()).find(|since| noted(&row, *since) != first).unwrap();
-    let last = noted(&row, inner);
-    assert_ne!(last, first);
-    assert!(matches!(last.as_deref(), Some("note" | "gone")), "{last:?}");
-    assert_eq!(noted(&row, catalog.len()), None);
-    assert_eq!(noted(&row, catalog.len() + 7), None);
+    assert!(catalog.decode_whole::<Row>(&row).unwrap().1);
+    let unknown = |since| catalog.unknown::<Row>(&row, since).unwrap().1;
+    let both = unknown(0);
+    assert_eq!((&*both.fields, both.inside.as_deref()), (&["gone".to_owned()][..], Some("note")));
+    // The list of the row or of its lines is the first one.
+    let one = unknown(1);
+    assert!(one.fields.is_empty() != one.inside.is_none(), "{one:?}");
+    for since in [2, 9] {
+        assert_eq!(unknown(since), Unknown::default());
+    }
 
-    let mut catalog = catalog.clone();
     let value = Row { id: 7, lines: vec![Line { article: 1 }] };
+    let mut catalog = catalog.clone();
     catalog.record(&value, &mut own).unwrap();
     assert_eq!(catalog.decode_whole::<Row>(&own).unwrap(), (value, false));
+}
+
+#[test]
+fn an_unknown_field_is_unknown_as_a_whole() {
+    let (mut catalog, mut row) = (Catalog::new(), Vec::new());
+    let line = || later::Line { article: 1, note: "soon".into() };
+    #[derive(Serialize)]
+    struct Later {
+        id: u64,
+        extra: Vec<later::Line>,
+        lines: Vec<Line>,
+    }
+    let later = Later { id: 7, extra: vec![line(), line()], lines: Vec::new() };
+    catalog.record(&later, &mut row).unwrap();
+    let unknown = catalog.unknown::<Row>(&row, 0).unwrap().1;
+    assert_eq!(unknown, Unknown { fields: vec!["extra".into()], inside: None });
+}
+
+mod carried {
+    use super::*;
+
+    #[derive(Serialize, Deserialize, PartialEq, Debug, Clone)]
+    struct Later {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+        id: u64,
+        sizes: Vec<Shape>,
+        text: String,
+    }
+
+    #[derive(Serialize, Deserialize, PartialEq, Debug, Clone)]
+    enum Shape {
+        Round(u8),
+        Box { width: u8 },
+    }
+
+    #[derive(Serialize, Deserialize, PartialEq, Debug, Clone)]
+    struct Earlier {
+        id: u64,
+        text: String,
+    }
+
+    #[test]
+    fn fields_are_carried_into_another_row() {
+        let mut catalog = Catalog::new();
+        for note in [Some("n".to_owned()), None] {
+            let sizes = vec![Shape::Box { width: 3 }, Shape::Round(1)];
+            let later = Later { note, id: 7, sizes, text: "a".into() };
+            let (mut from, mut row, mut out) = (Vec::new(), Vec::new(), b"before".to_vec());
+            catalog.record(&later, &mut from).unwrap();
+            let (mut earlier, unknown) = catalog.unknown::<Earlier>(&from, 0).unwrap();
+            earlier.text.push('!');
+            catalog.record(&earlier, &mut row).unwrap();
+            let names = &unknown.fields;
+            let _ = catalog.carried(&row, &from, names, &mut out);
+            catalog.record_carried(&row, &from, names, &mut out).unwrap();
+            let out = &out["before".len()..];
+            let mut again = Vec::new();
+            let stored = Catalog::from_bytes(&catalog.to_bytes()).unwrap();
+            stored.carried(&row, &from, names, &mut again).unwrap();
+            assert!(out.ends_with(&again));
+            let expected = Later { text: "a!".into(), ..later };
+            assert_eq!(stored.decode::<Later>(&again).unwrap(), expected);
+            assert_eq!(stored.decode::<Earlier>(&again).unwrap(), earlier);
+            assert!(stored.has_field(&again, "sizes") && !stored.has_field(&row, "sizes"));
+
+            // Once more, from the row with the carried fields.
+            let (len, mut third) = (catalog.len(), Vec::new());
+            let unknown = catalog.unknown::<Earlier>(&again, 0).unwrap().1;
+            catalog.record_carried(&row, &again, &unknown.fields, &mut third).unwrap();
+            assert_eq!(catalog.decode::<Later>(&third).unwrap(), expected);
+            assert_eq!(catalog.len(), len);
+        }
+    }
+
+    #[test]
+    fn what_is_no_struct_carries_nothing() {
+        let (mut catalog, mut row, mut from) = (Catalog::new(), Vec::new(), Vec::new());
+        catalog.record(&Earlier { id: 1, text: String::new() }, &mut row).unwrap();
+        catalog.record(&7_u64, &mut from).unwrap();
+        let before = catalog.clone();
+        let names = ["id".to_owned()];
+        for (row, from) in [(&row, &from), (&from, &row), (&vec![9, 9], &row), (&vec![], &row)] {
+            let mut out = Vec::new();
+            assert!(catalog.record_carried(row, from, &names, &mut out).is_err());
+            assert!(out.is_empty() && catalog == before);
+        }
+        // Damaged bytes are an error or another row.
+        for at in 0..row.len() {
+            for byte in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut damaged = row.clone();
+                damaged[at] = byte;
+                let _ =
+                    catalog.record_carried(&row, &damaged, &["text".to_owned()], &mut Vec::new());
+            }
+        }
+    }
 }

@@ -31,7 +31,7 @@ fn round<T: Serialize + DeserializeOwned + PartialEq + Debug>(values: &[T]) -> C
         for (value, row) in values.iter().zip(&rows) {
             let read: T = catalog.decode(row).unwrap_or_else(|error| panic!("{value:?}: {error}"));
             assert_eq!(format!("{read:?}"), format!("{value:?}"));
-            let (noted, lost): (T, _) = catalog.decode_noting(row, 0).unwrap();
+            let (noted, lost): (T, _) = catalog.decode_noting(row).unwrap();
             assert_eq!(format!("{noted:?}"), format!("{value:?}"));
             assert_eq!(lost, None);
             assert!(catalog.is_same(row, value));

@@ -74,8 +74,10 @@ impl<'r, 'de, 'c> ListAccess<'r, 'de, 'c> {
             self.reader.left = true;
             if self.reader.by_names {
                 self.reader.lose_field(self.list, field);
+                self.reader.pass(&field.kind)?;
+            } else {
+                self.reader.skip_as(&field.kind)?;
             }
-            self.reader.skip_as(&field.kind)?;
         }
         Ok(())
     }
@@ -193,8 +195,10 @@ impl<'de> de::Deserializer<'de> for Noting<'_, 'de, '_> {
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        self.reader.left = true;
         self.reader.lose_field(self.list, self.field);
-        self.reader.deserialize_ignored_any(visitor)
+        self.reader.pass(&self.field.kind)?;
+        visitor.visit_unit()
     }
 }
 

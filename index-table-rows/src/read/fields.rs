@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{Reader, Value, scalars::unexpected};
 use crate::{
+    catalog::Catalog,
     error::{Result, damaged},
     kind::{Field, Kind},
     tag,
@@ -315,4 +316,23 @@ impl<'de, 'c> Fields<'de, 'c> {
         }
         if self.reader.rest.is_empty() { Ok(()) } else { Err(damaged()) }
     }
+}
+
+/// Appends the bytes of the values of the fields for which `is_copied` is true, of a row that is a struct.
+pub(crate) fn copy_values(
+    catalog: &Catalog,
+    row: &[u8],
+    is_copied: impl Fn(&Field) -> bool,
+    out: &mut Vec<u8>,
+) -> Result {
+    let mut fields = Fields::new(Reader::new(catalog, row))?;
+    while let Some(field) = fields.rest.next() {
+        let before = fields.reader.rest;
+        fields.skip(field)?;
+        let len = before.len() - fields.reader.rest.len();
+        if is_copied(field) {
+            out.extend_from_slice(before.get(..len).ok_or_else(damaged)?);
+        }
+    }
+    Ok(())
 }

@@ -129,7 +129,7 @@ impl<'de, 'c> Reader<'de, 'c> {
         self.noted?.pass?.found
     }
 
-    fn pass(&mut self) -> Option<&mut Pass> {
+    fn way(&mut self) -> Option<&mut Pass> {
         self.noted.as_mut()?.pass.as_mut()
     }
 
@@ -143,7 +143,7 @@ impl<'de, 'c> Reader<'de, 'c> {
     fn step(&mut self, names: &'static [&'static str], is_enum: bool) -> Result<usize> {
         let len = self.catalog.lists.len();
         // A row with a hole has been written with a later version.
-        let pass = self.pass().ok_or_else(unrecorded)?;
+        let pass = self.way().ok_or_else(unrecorded)?;
         pass.has_defaults = false;
         let step = pass.steps;
         if step < len {
@@ -186,7 +186,7 @@ impl<'de, 'c> Reader<'de, 'c> {
         len: Option<usize>,
         visitor: V,
     ) -> Result<V::Value> {
-        let pass = self.pass().ok_or_else(unrecorded)?;
+        let pass = self.way().ok_or_else(unrecorded)?;
         pass.has_defaults |= len.is_some_and(|len| len > 1);
         self.deeper(|reader| {
             visitor.visit_seq(&mut Elements { reader, kind: HOLE, left: len.unwrap_or(1) })
@@ -196,7 +196,7 @@ impl<'de, 'c> Reader<'de, 'c> {
     #[cold]
     #[inline(never)]
     pub(super) fn ask_for_pair<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
-        let pass = self.pass().ok_or_else(unrecorded)?;
+        let pass = self.way().ok_or_else(unrecorded)?;
         pass.has_defaults = true;
         self.deeper(|reader| {
             visitor.visit_map(&mut Pairs { reader, key: HOLE, value: HOLE, left: 1 })

@@ -8,6 +8,14 @@ use crate::{
 };
 
 impl<'c> Reader<'_, 'c> {
+    /// Skips a value that is noted as a whole.
+    pub(super) fn pass(&mut self, kind: &'c Kind) -> Result {
+        self.by_names = false;
+        let passed = self.skip_as(kind);
+        self.by_names = true;
+        passed
+    }
+
     pub(super) fn skip_as(&mut self, kind: &'c Kind) -> Result {
         self.kind = kind;
         self.skip()
