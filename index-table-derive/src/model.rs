@@ -19,6 +19,8 @@ pub(crate) struct Table {
     pub(crate) storable: bool,
     /// Whether a row can have other entries when it is read back.
     pub(crate) reads_back: bool,
+    /// Whether a row keeps fields that the struct does not know.
+    pub(crate) keeps_unknown: bool,
     pub(crate) repository: Ident,
     pub(crate) name: String,
     /// The former names of the table, the last first.

@@ -18,6 +18,7 @@ pub(crate) enum TableKey {
     ShardMap,
     Reference,
     PartOf,
+    KeepUnknown,
     Allow,
     Crate,
 }
@@ -125,6 +126,7 @@ pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
     key(TableKey::ShardMap, "shard_map", Form::Value, "shard_map = \"customers\""),
     key(TableKey::Reference, "reference", Form::Flag, "reference"),
     key(TableKey::PartOf, "part_of", Form::Value, "part_of = Product"),
+    key(TableKey::KeepUnknown, "keep_unknown", Form::Flag, "keep_unknown"),
     key(TableKey::Allow, "allow", Form::List, "allow(optional_key)"),
     key(TableKey::Crate, "crate", Form::Value, "crate = some::path"),
 ];

@@ -1,5 +1,6 @@
 //! `#[table(name = "…", was = "…", version = N, previous = Type, changed = [FIELDS], repository = Ident,
-//! view = Ident, changes(…), shard_by = FIELDS, shard_map = "…", reference, part_of = Type, allow(LINTS), crate = path)]`
+//! view = Ident, changes(…), shard_by = FIELDS, shard_map = "…", reference, part_of = Type, keep_unknown, allow(LINTS), crate =
+//! path)]`
 
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
@@ -28,6 +29,7 @@ pub(crate) struct TableAttr {
     pub(crate) shard_by: Option<Setting<ShardBy>>,
     pub(crate) shard_map: Option<Setting<LitStr>>,
     pub(crate) reference: Option<Setting<()>>,
+    pub(crate) keep_unknown: Option<Setting<()>>,
     /// The struct of the rows of which the rows are parts.
     pub(crate) part_of: Option<Setting<Path>>,
     pub(crate) krate: Option<Setting<Path>>,
@@ -114,6 +116,7 @@ impl TableAttr {
             }
             TableKey::ShardMap => set(&mut self.shard_map, &word, string(input, &word, key.usage)?),
             TableKey::Reference => set(&mut self.reference, &word, ()),
+            TableKey::KeepUnknown => set(&mut self.keep_unknown, &word, ()),
             TableKey::PartOf => {
                 let whole = path(input, "the name of a struct", key.usage)?;
                 set(&mut self.part_of, &word, whole)

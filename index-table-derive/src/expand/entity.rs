@@ -47,6 +47,11 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             const READS_BACK: bool = true;
         )
     });
+    let keeps_unknown = cx.table.keeps_unknown.then(|| {
+        mixed!(
+            const KEEPS_UNKNOWN: bool = true;
+        )
+    });
     let primary_key = primary_key(cx);
     let entries = entries(cx);
     let hashed = hashed::methods(cx);
@@ -78,6 +83,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #collections
 
             #reads_back
+
+            #keeps_unknown
 
             #[inline]
             fn encode(

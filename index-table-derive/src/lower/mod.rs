@@ -157,6 +157,7 @@ fn table(
         repository,
         storable: true,
         reads_back,
+        keeps_unknown: attributes.table.keep_unknown.is_some(),
         name,
         was,
         version,

@@ -148,6 +148,9 @@ pub trait Entity: Sized + 'static {
     /// Whether a row can have other entries when it is read back, so that each row is read back before it is written.
     const READS_BACK: bool = false;
 
+    /// Whether a row keeps its fields that a later release of the program has added, when it is written.
+    const KEEPS_UNKNOWN: bool = false;
+
     /// The index that orders the rows by the time of `#[table(expires = …)]`.
     const EXPIRY: Option<Expiry> = None;
 

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use index_table_rows::Unknown;
+
 use crate::model::{
     entity::Entity,
     error::{Error, Result},
@@ -42,14 +44,14 @@ type CheckConversion = fn(&Lists, &[u8]) -> Result<(), DecodeError>;
 /// Returns the row with these bytes in the current version, with the current lists.
 type Renew = fn(&Lists, &[u8]) -> Result<Vec<u8>, DecodeError>;
 
-/// Returns the first field that the type leaves unread, of the lists from this number on.
-type UnknownField = fn(&Lists, &[u8], usize) -> Result<Option<String>, DecodeError>;
+/// Returns the fields that the type leaves unread, of the lists from this number on.
+type UnknownFields = fn(&Lists, &[u8], usize) -> Result<Unknown, DecodeError>;
 
 /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
 type Hash = fn(&Lists, &[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>;
 
 /// The type of rows that are not decoded.
-struct Unknown;
+struct Undeclared;
 
 const UNKNOWN: DecodeError = DecodeError::Value("the struct of the rows is not known");
 
@@ -66,7 +68,9 @@ pub(crate) struct RowVtable {
     check_conversion: Option<CheckConversion>,
     renew: Renew,
     load_renewed: LoadRenewed,
-    unknown_field: UnknownField,
+    unknown: UnknownFields,
+    /// Whether a row keeps the fields of its own that its type does not know.
+    keeps_unknown: bool,
     names: fn() -> u64,
     hashed: Hash,
     /// The index for the expiry, if the rows expire.
@@ -114,7 +118,8 @@ impl RowVtable {
             },
             renew: row::renew::<R>,
             load_renewed: load_renewed::<R>,
-            unknown_field: row::unknown_field::<R>,
+            unknown: row::unknown::<R>,
+            keeps_unknown: R::KEEPS_UNKNOWN,
             names: row::names::<R>,
             expiry: R::EXPIRY,
             aggregates: R::AGGREGATES,
@@ -133,8 +138,8 @@ impl RowVtable {
         distribution: Distribution,
     ) -> Self {
         Self {
-            id: TypeId::of::<Unknown>(),
-            name: any::type_name::<Unknown>,
+            id: TypeId::of::<Undeclared>(),
+            name: any::type_name::<Undeclared>,
             schema,
             distribution,
             load: |_, _, _| Err(UNKNOWN),
@@ -144,7 +149,8 @@ impl RowVtable {
             check_conversion: None,
             renew: |_, _| Err(UNKNOWN),
             load_renewed: |_, _, _, _| Err(UNKNOWN),
-            unknown_field: |_, _, _| Err(UNKNOWN),
+            unknown: |_, _, _| Err(UNKNOWN),
+            keeps_unknown: false,
             names: || 0,
             expiry: None,
             aggregates,
@@ -178,7 +184,7 @@ impl RowVtable {
 
     /// Whether the type of the rows is known.
     pub(crate) fn has_rows(&self) -> bool {
-        self.id != TypeId::of::<Unknown>()
+        self.id != TypeId::of::<Undeclared>()
     }
 
     /// Whether both have the same row type.
@@ -343,27 +349,56 @@ impl TableRows {
 
     /// Fails if a later release has written a field of the stored row that the type does not know. The field would be lost when the
     /// row is written.
+    pub(crate) fn check_fields(&self, stored: &Image) -> Result<()> {
+        if !stored.has_unread() {
+            return Ok(());
+        }
+        let Unknown { fields, inside } = self.unknown_of(stored)?;
+        fields.into_iter().chain(inside).next().map_or(Ok(()), |it| Err(self.lost(stored, it)))
+    }
+
+    /// Adds the fields of the stored row that a later release has written, and that the type does not know, to the new row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownField`] for a table without `keep_unknown`, and if such a field is inside of a known one.
     #[inline]
-    pub(crate) fn keeps_fields(&self, stored: &Image) -> Result<()> {
-        if stored.has_unread() { self.find_unknown_field(stored) } else { Ok(()) }
+    pub(crate) fn keep_fields(&self, stored: &Image, new: &mut Image) -> Result<()> {
+        if stored.has_unread() { self.carry_fields(stored, new) } else { Ok(()) }
     }
 
     #[cold]
-    fn find_unknown_field(&self, stored: &Image) -> Result<()> {
-        match self.unknown_field(stored.row()) {
-            Ok(None) => Ok(()),
-            Ok(Some(field)) => {
-                let key = self.schema.show_primary_key(stored.primary_key());
-                Err(Error::UnknownField { table: self.schema.name, key, field })
-            }
-            Err(error) => Err(self.corrupt(error, stored.primary_key())),
+    fn carry_fields(&self, stored: &Image, new: &mut Image) -> Result<()> {
+        let Unknown { mut fields, inside } = self.unknown_of(stored)?;
+        let version = self.schema.version;
+        // The type may write a field that it does not read.
+        fields.retain(|name| !row::has_field(&self.lists, version, new.row(), name));
+        let not_kept = fields.first().filter(|_| !self.keeps_unknown);
+        if let Some(field) = inside.as_ref().or(not_kept) {
+            return Err(self.lost(stored, field.clone()));
         }
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let both = row::carry(&self.lists, version, [stored.row(), new.row()], &fields);
+        new.set_row(&both.map_err(|error| self.corrupt(error, stored.primary_key()))?);
+        Ok(())
     }
 
-    /// Returns the first field of a row that a later release has written, and that the type does not know.
-    fn unknown_field(&self, bytes: &[u8]) -> Result<Option<String>, DecodeError> {
-        let Some(since) = self.since() else { return Ok(None) };
-        (self.vtable.unknown_field)(&self.lists, bytes, since)
+    fn lost(&self, stored: &Image, field: String) -> Error {
+        let key = self.schema.show_primary_key(stored.primary_key());
+        Error::UnknownField { table: self.schema.name, key, field }
+    }
+
+    fn unknown_of(&self, stored: &Image) -> Result<Unknown> {
+        let unknown = self.unknown(stored.row());
+        unknown.map_err(|error| self.corrupt(error, stored.primary_key()))
+    }
+
+    /// Returns the fields of a row that a later release has written, and that the type does not know.
+    fn unknown(&self, bytes: &[u8]) -> Result<Unknown, DecodeError> {
+        let Some(since) = self.since() else { return Ok(Unknown::default()) };
+        (self.vtable.unknown)(&self.lists, bytes, since)
     }
 
     /// Loads the row that is stored under `primary_key` with the current lists, and returns whether its bytes are others. They
@@ -379,9 +414,8 @@ impl TableRows {
         renewed.clear();
         (self.vtable.load_renewed)(&self.lists, image, bytes, renewed)
             .map_err(|error| self.corrupt(error, primary_key))??;
-        if renewed != bytes
-            && !matches!(self.unknown_field(bytes), Ok(None) | Err(DecodeError::Version { .. }))
-        {
+        let has_unknown = |bytes| self.unknown(bytes).is_ok_and(|it| it != Unknown::default());
+        if renewed != bytes && has_unknown(bytes) {
             renewed.clear();
             renewed.extend_from_slice(bytes);
             self.load(image, bytes).map_err(|error| self.corrupt(error, primary_key))??;

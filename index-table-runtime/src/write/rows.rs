@@ -56,7 +56,6 @@ pub(crate) fn put(
         Some(bytes) if rows.is_unchanged(bytes, new.row()) => return Ok(()),
         Some(bytes) => {
             rows.load_stored(old, bytes, new.primary_key())?;
-            rows.keeps_fields(old)?;
         }
         None => {
             rows.revise(None, new)?;
@@ -64,6 +63,7 @@ pub(crate) fn put(
         }
     }
     rows.revise(Some(old), new)?;
+    rows.keep_fields(old, new)?;
     replace(rows, writer, old, new, written)?;
     note_change(rows, writer, Some(old), Some(new), written)?;
     writer.flush()?;
@@ -83,12 +83,12 @@ pub(crate) fn update(
     if rows.is_unchanged(old.row(), new.row()) {
         return Ok(());
     }
-    rows.keeps_fields(old)?;
     let moved = old.primary_key() != new.primary_key();
     if moved && writer.reader().fact(new.primary_key())?.is_some() {
         return Err(rows.duplicate(new.primary_key()));
     }
     rows.revise(Some(old), new)?;
+    rows.keep_fields(old, new)?;
     replace(rows, writer, old, new, written)?;
     note_change(rows, writer, Some(old), Some(new), written)?;
     writer.flush()?;

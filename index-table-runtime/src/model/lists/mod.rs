@@ -32,7 +32,7 @@ use std::{
     },
 };
 
-use index_table_rows::{self as rows, Catalog, CollectionField, Fields};
+use index_table_rows::{self as rows, Catalog, CollectionField, Fields, Unknown};
 use serde::{Serialize, de::DeserializeOwned};
 
 use self::slots::Slots;
@@ -287,17 +287,38 @@ impl Lists {
         self.read(|catalog| catalog.decode_whole(bytes))
     }
 
-    /// Reads a value, and returns the first field that its type leaves unread, of the lists from the number `since` on.
+    /// Reads a value, and returns the fields that its type leaves unread, of the lists from the number `since` on.
     ///
     /// # Errors
     ///
     /// As for [`decode`](Lists::decode).
-    pub(crate) fn decode_noting<T: DeserializeOwned>(
+    pub(crate) fn unknown<T: DeserializeOwned>(
         &self,
         bytes: &[u8],
         since: usize,
-    ) -> Result<(T, Option<String>), DecodeError> {
-        self.read(|catalog| catalog.decode_noting(bytes, since))
+    ) -> Result<(T, Unknown), DecodeError> {
+        self.read(|catalog| catalog.unknown(bytes, since))
+    }
+
+    /// Appends the row `new` with those fields of the row `old` that have these names. If there is no list of them, a version of the
+    /// catalog is claimed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`encode`](Lists::encode).
+    pub(crate) fn carry(
+        &self,
+        new: &[u8],
+        old: &[u8],
+        names: &[String],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        match self.catalog().carried(new, old, names, out) {
+            Err(error) if error.is_unrecorded() => {
+                self.claim(out, &mut |catalog, out| catalog.record_carried(new, old, names, out))
+            }
+            outcome => Ok(outcome?),
+        }
     }
 
     /// Returns the number of lists when the type was first used to write the table. A field that the type does not know was added by

@@ -246,9 +246,14 @@ impl Image {
 
     /// Makes this the image of the same row, stored as `bytes`. The data of its entries can be anything.
     pub(crate) fn set_stored(&mut self, bytes: &[u8]) {
+        self.set_row(bytes);
+        self.is_renewed = true;
+    }
+
+    /// Sets the bytes of the row to others with the same entries and included fields.
+    pub(crate) fn set_row(&mut self, bytes: &[u8]) {
         self.row.clear();
         self.row.extend_from_slice(bytes);
-        self.is_renewed = true;
     }
 
     /// Whether the type of the row may leave something unread.

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use index_table_rows::Unknown;
 use serde::de::DeserializeOwned;
 
 use super::{RowBody, body, decode};
@@ -14,8 +15,8 @@ use crate::model::{entity::Entity, key::DecodeError, lists::Lists};
 pub(crate) enum Question {
     /// Whether it may leave something unread.
     HasUnread(Cell<bool>),
-    /// The first field that it leaves unread, of the lists from this number on.
-    Unknown { since: usize, field: RefCell<Option<String>> },
+    /// The fields that it leaves unread, of the lists from this number on.
+    Unknown { since: usize, answer: RefCell<Unknown> },
     /// A hash of the names that it reads.
     Names(Cell<u64>),
 }
@@ -33,9 +34,9 @@ impl Question {
                 answer.set(has_unread);
                 Ok(value)
             }
-            Self::Unknown { since, field } => {
-                let (value, unknown) = lists.decode_noting(bytes, *since)?;
-                field.replace(unknown);
+            Self::Unknown { since, answer } => {
+                let (value, unknown) = lists.unknown(bytes, *since)?;
+                answer.replace(unknown);
                 Ok(value)
             }
             Self::Names(answer) => {
@@ -71,17 +72,35 @@ pub(crate) fn decode_whole<R: Entity>(
     Ok((row, answer.get()))
 }
 
-/// Returns the first field that the type leaves unread, of the lists from the number `since` on.
-pub(crate) fn unknown_field<R: Entity>(
+/// Returns the fields that the type leaves unread, of the lists from the number `since` on.
+pub(crate) fn unknown<R: Entity>(
     lists: &Lists,
     bytes: &[u8],
     since: usize,
-) -> Result<Option<String>, DecodeError> {
-    let question = Question::Unknown { since, field: RefCell::default() };
+) -> Result<Unknown, DecodeError> {
+    let question = Question::Unknown { since, answer: RefCell::default() };
     let body = body(bytes, R::TABLE.version)?;
     R::decode(RowBody { question: Some(&question), ..RowBody::new(lists, body) })?;
-    let Question::Unknown { field, .. } = question else { return Ok(None) };
-    Ok(field.into_inner())
+    let Question::Unknown { answer, .. } = question else { return Ok(Unknown::default()) };
+    Ok(answer.into_inner())
+}
+
+/// Whether a row of this version has a field with this name.
+pub(crate) fn has_field(lists: &Lists, version: u32, row: &[u8], name: &str) -> bool {
+    body(row, version).is_ok_and(|body| lists.catalog().has_field(body, name))
+}
+
+/// Returns the row `new` with those fields of the row `old` that have these names. Both rows have this version.
+pub(crate) fn carry(
+    lists: &Lists,
+    version: u32,
+    [old, new]: [&[u8]; 2],
+    names: &[String],
+) -> Result<Vec<u8>, DecodeError> {
+    let (old, body) = (body(old, version)?, body(new, version)?);
+    let mut both = new.get(..new.len() - body.len()).unwrap_or_default().to_vec();
+    lists.carry(body, old, names, &mut both)?;
+    Ok(both)
 }
 
 /// Returns a hash of the names that the type reads, at every depth.

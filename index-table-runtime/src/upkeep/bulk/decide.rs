@@ -209,7 +209,7 @@ impl Deciding<'_, '_> {
                         decision.replaces = true;
                         if stored != fact.entry.data {
                             rows.load_stored(old, stored, primary_key)?;
-                            rows.keeps_fields(old)?;
+                            rows.check_fields(old)?;
                         }
                     }
                 }
