@@ -23,7 +23,7 @@ macro_rules! release {
         $(#[$attribute:meta])*
         $module:ident {
             order: { $($(#[$order_attribute:meta])* $order:ident: $order_type:ty = $order_value:expr),* $(,)? },
-            line: { $($line:ident: $line_type:ty = $line_value:expr),* $(,)? },
+            line: { $($line:ident: $line_type:ty = $line_value:expr),* $(,)? } $(,)?
         }
     ) => {
         mod $module {
@@ -31,7 +31,7 @@ macro_rules! release {
 
             #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
             #[table(name = "orders", shard_by = tenant, shard_map = "tenants")]
-            #[index(town)]
+            #[indexes((town, allow(redundant)), (id, strategy = "full"), (town, id, include = [lines]))]
             $(#[$attribute])*
             pub(super) struct Order {
                 #[primary_key]
@@ -79,6 +79,11 @@ release!(first { order: {}, line: {} });
 release!(nested { order: {}, line: { count: u32 = 2 }, });
 release!(outer { order: { note: String = "soon".to_owned() }, line: {}, });
 release!(
+    /// It has the fields of `first`.
+    #[table(keep_unknown)]
+    keeping { order: {}, line: {}, }
+);
+release!(
     /// It has another field than `outer`.
     other { order: { paid: bool = true }, line: {}, }
 );
@@ -102,6 +107,7 @@ on_each_kind!(
     a_later_release_removes_fields,
     an_upgrade_removes_the_fields_of_a_later_release,
     a_build_leaves_the_rows_of_a_later_release,
+    unknown_fields_are_kept,
 );
 
 fn an_earlier_release_keeps_the_fields_of_a_later_one(kind: Kind) -> TestResult {
@@ -215,6 +221,7 @@ fn an_upgrade_removes_the_fields_of_a_later_release(kind: Kind) -> TestResult {
     outer::insert(&open(kind, dir.path())?, 2..4)?;
     other::insert(&open(kind, dir.path())?, 4..6)?;
     let store = open(kind, dir.path())?;
+    other::check(&store)?;
     let orders = first::OrderRepository::open(&store)?;
     let update = |id| {
         store.transaction(|txn| orders.update(txn, 23, id, |row| row.town.push('!'))).map(drop)
@@ -252,7 +259,7 @@ mod indexed {
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
     #[table(name = "orders", shard_by = tenant, shard_map = "tenants")]
-    #[indexes((town), (label))]
+    #[indexes((town, allow(redundant)), (id, strategy = "full"), (town, id, include = [lines]), (label))]
     pub(super) struct Order {
         #[primary_key]
         pub(super) tenant: u32,
@@ -287,5 +294,73 @@ fn a_build_leaves_the_rows_of_a_later_release(kind: Kind) -> TestResult {
     let store = open(kind, dir.path())?;
     let orders = outer::OrderRepository::open(&store)?;
     assert_eq!(orders.get(&store.read()?, 13, 2)?, Some(outer::order(13, 2)));
+    Ok(())
+}
+
+fn unknown_fields_are_kept(kind: Kind) -> TestResult {
+    let dir = tempfile::tempdir()?;
+    check_kept(|| open(kind, dir.path()))
+}
+
+#[test]
+fn unknown_fields_are_kept_in_memory() -> TestResult {
+    let store = Store::in_memory();
+    check_kept(|| Ok(store.clone()))
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn unknown_fields_are_kept_on_a_server() -> TestResult {
+    postgres::Schema::new().map_or(Ok(()), |schema| check_kept(|| schema.open()))
+}
+
+fn check_kept(open: impl Fn() -> Result<Store>) -> TestResult {
+    keeping::insert(&open()?, 0..2)?;
+    outer::insert(&open()?, 2..6)?;
+    nested::insert(&open()?, 6..7)?;
+    for mark in ["!", "?"] {
+        let store = open()?;
+        {
+            let orders = keeping::OrderRepository::open(&store)?;
+            for tenant in TENANTS {
+                for id in [0, 2] {
+                    let update = |row: &mut keeping::Order| row.town.push_str(mark);
+                    store.transaction(|txn| orders.update(txn, tenant, id, update))?;
+                }
+                let row = keeping::Order { town: mark.into(), ..keeping::order(tenant, 3) };
+                store.transaction(|txn| orders.put(txn, &row))?;
+                store.transaction(|txn| orders.put(txn, &row))?;
+                assert_eq!(orders.get(&store.read()?, tenant, 3)?, Some(row.clone()));
+                let load = orders.bulk_load(&store, [keeping::Order { id: 4, ..row }]);
+                let load = load.on_duplicate(OnDuplicate::Replace).run();
+                is_unknown(load, &format!("({tenant}, 4)"), "note");
+                let update = |row: &mut keeping::Order| row.town.push_str(mark);
+                let inside = store.transaction(|txn| orders.update(txn, tenant, 6, update));
+                is_unknown(inside, &format!("({tenant}, 6)"), "count");
+            }
+        }
+        keeping::check(&store)?;
+        outer::check(&store)?;
+        let orders = outer::OrderRepository::open(&store)?;
+        for tenant in TENANTS {
+            // The later release writes one of the rows in between.
+            let update = |row: &mut outer::Order| row.note.push_str(mark);
+            store.transaction(|txn| orders.update(txn, tenant, 2, update))?;
+        }
+        drop(orders);
+        outer::check(&store)?;
+    }
+    let store = open()?;
+    let orders = outer::OrderRepository::open(&store)?;
+    let txn = store.read()?;
+    for tenant in TENANTS {
+        let row = |id, town: &str, note: &str| {
+            Some(outer::Order { town: town.into(), note: note.into(), ..outer::order(tenant, id) })
+        };
+        assert_eq!(orders.get(&txn, tenant, 0)?, row(0, "Oslo!?", ""));
+        assert_eq!(orders.get(&txn, tenant, 2)?, row(2, "Oslo!?", "soon!?"));
+        assert_eq!(orders.get(&txn, tenant, 3)?, row(3, "?", "soon"));
+        assert_eq!(orders.get(&txn, tenant, 5)?, row(5, "Oslo", "soon"));
+    }
     Ok(())
 }
