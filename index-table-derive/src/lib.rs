@@ -75,6 +75,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `shard_map = "…"` | the name of the shard map, which assigns shard keys to shards | the table's name |
 /// | `reference` | every shard of a sharded store has a copy of the table | the whole table is in one shard |
 /// | `part_of = Struct` | each row is a part of the row of `Struct` with the same primary key: it can't be inserted without this main row, and is deleted with it; in a sharded store, it is in the same shard, or the table of the parts is placed in another shard | |
+/// | `keep_unknown` | fields that a later release of the program has added to the struct are kept when an earlier one writes the row | writing such a row is an error |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
 /// | `allow(optional_key)` | suppresses the warning about an `Option` in the primary key | none |
 /// | `view`, `view = Ident` | generates a view, which borrows its strings; `Ident` is its name | no view; the struct's name and `View` |

@@ -226,7 +226,8 @@ fn the_name_of_a_table_needs_its_key() {
     one(
         "#[table(customers)]",
         "`#[table(…)]` has no `customers`, only `name`, `was`, `version`, `previous`, `changed`, \
-         `repository`, `view`, `expires`, `changes`, `shard_by`, `shard_map`, `reference`, `part_of`, `allow` and `crate`; \
+         `repository`, `view`, `expires`, `changes`, `shard_by`, `shard_map`, `reference`, `part_of`, `keep_unknown`, \
+         `allow` and `crate`; \
          the name of a table is written `name = \"customers\"`",
     );
     one("#[table(viwe)]", "`#[table(…)]` has no `viwe`; did you mean `view`?");
