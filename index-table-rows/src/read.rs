@@ -16,6 +16,8 @@ mod skip;
 pub use self::fields::Fields;
 use self::names::Pass;
 pub use self::names::names;
+use std::{collections::BTreeSet, ptr};
+
 pub(crate) use self::{copy::copy, fields::copy_values};
 use crate::{
     MAX_DEPTH,
@@ -52,8 +54,8 @@ pub struct Reader<'de, 'c> {
 pub struct Unknown {
     /// The names of the fields of the row itself.
     pub fields: Vec<String>,
-    /// The name of the first field inside of a field that the type knows.
-    pub inside: Option<String>,
+    /// The names of fields inside of fields that the type knows.
+    pub inside: BTreeSet<String>,
 }
 
 /// What few reads note. It is not in the reader, which is moved often.
@@ -156,13 +158,13 @@ impl<'de, 'c> Reader<'de, 'c> {
         let name = || field.name.text().to_owned();
         noted.lost.get_or_insert_with(name);
         let earlier = self.catalog.lists.get(..noted.since).unwrap_or(&self.catalog.lists);
-        if earlier.iter().any(|own| std::ptr::eq(own, list)) {
+        if earlier.as_ptr_range().contains(&ptr::from_ref(list)) {
             return;
         }
         if self.depth == 1 {
             noted.unknown.fields.push(name());
         } else {
-            noted.unknown.inside.get_or_insert_with(name);
+            noted.unknown.inside.insert(name());
         }
     }
 

@@ -360,3 +360,28 @@ fn a_later_version_extends_each_earlier_one_and_no_other() {
     other.record(&("a", "b"), &mut out).unwrap();
     assert!(!other.extends(&versions[3]) && !versions[3].extends(&other));
 }
+
+#[test]
+fn a_struct_with_another_name_has_a_list_of_its_own() {
+    #[derive(Serialize)]
+    struct Line {
+        article: u64,
+        count: u32,
+    }
+    #[derive(Serialize)]
+    struct Stock {
+        article: u64,
+        count: u32,
+    }
+    #[derive(Serialize)]
+    struct Both {
+        lines: Vec<Line>,
+        stock: Vec<Stock>,
+        others: Vec<Stock>,
+    }
+    let (line, stock) = (Line { article: 1, count: 2 }, || Stock { article: 1, count: 2 });
+    let both = Both { lines: vec![line], stock: vec![stock()], others: vec![stock()] };
+    let mut catalog = Catalog::new();
+    catalog.record(&both, &mut Vec::new()).unwrap();
+    assert_eq!(catalog.len(), 3);
+}

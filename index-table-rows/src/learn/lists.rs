@@ -36,12 +36,17 @@ impl Learner<'_> {
         self.intern("", fields)
     }
 
-    /// Returns the list with these fields. A list with holes belongs to one place, because the place fills them.
+    /// Returns the list with this name and these fields. A list with holes belongs to one place, because the place fills them. A struct
+    /// with another name has a list of its own, so that a list has the fields of one struct: which of them are unknown to a type is
+    /// decided by the time at which the list was recorded.
     pub(super) fn intern(&mut self, name: &str, fields: Vec<Field>) -> u32 {
         let found = if fields.iter().any(|field| has_hole(&field.kind)) {
             None
         } else {
-            self.catalog.lists.iter().position(|list| list.fields == fields)
+            self.catalog
+                .lists
+                .iter()
+                .position(|list| list.name.text() == name && list.fields == fields)
         };
         let list = found.unwrap_or_else(|| {
             self.catalog.lists.push(List::new(name, fields));

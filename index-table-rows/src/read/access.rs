@@ -294,6 +294,7 @@ impl<'de> de::VariantAccess<'de> for Payload<'_, 'de, '_> {
         reader.left = true;
         if reader.by_names {
             reader.lose_variant(entry);
+            return reader.pass(&entry.payload);
         }
         reader.skip_as(&entry.payload)
     }

@@ -3,11 +3,14 @@
 //! A [pass](Pass) leads to one struct or enum: each struct on the way gets the field that leads there, and no other, and each
 //! enum that variant. At the end of the way, the names are noted and the pass fails. Where a scalar is asked for, the pass fails
 //! too, so conversions of user code get no invented values. In front of other parts, in keys of maps and elements of tuples, a
-//! scalar has a default, because those parts could not be reached otherwise.
+//! scalar has a default, and a struct can have all of its fields, because those parts could not be reached otherwise.
+//!
+//! A struct is asked at each place, because its type can have parameters, but at most twice on a way, because it can contain itself.
 
 use std::{
     collections::BTreeSet,
     panic::{AssertUnwindSafe, catch_unwind},
+    slice,
 };
 
 use serde::de::{DeserializeOwned, Error as _, Visitor};
@@ -17,7 +20,6 @@ use super::{
     access::{Elements, Pairs, Payload},
 };
 use crate::{
-    MAX_LISTS,
     catalog::Catalog,
     error::{Error, Result, unrecorded},
     kind::{Enum, Field, Form, Kind, List, Name, Variant},
@@ -29,9 +31,17 @@ const HOLE: &Kind = &Kind::Hole;
 /// The longest way.
 const MOST_STEPS: usize = 32;
 
+/// The maximum number of passes.
+const MOST_PASSES: usize = 4096;
+
+/// A step of a way: a struct or an enum, and the position of a name, or the number of names for all of them.
+type Step = (Found, usize);
+
 /// A way through a type.
 #[derive(Default)]
 pub(super) struct Pass {
+    /// Whether each step has all fields.
+    whole: Vec<bool>,
     /// The number of structs and enums on the way so far.
     steps: usize,
     /// What was found at its end.
@@ -45,13 +55,16 @@ pub(super) struct Pass {
 struct Found {
     names: &'static [&'static str],
     is_enum: bool,
+    /// Whether other parts follow it.
+    is_in_front: bool,
 }
 
 /// Returns the names of the fields of each struct, and of the variants of each enum, in a type. Each set is one text, in which
-/// names are separated by commas and an enum begins with a bar. What a type reads by a `Deserialize` of its own may be missing, and
-/// also what serde buffers: the content of `tag`, `untagged` and `flatten`.
+/// names, with aliases, are separated by commas and an enum begins with a bar. What a type reads by a `Deserialize` of its own may be
+/// missing, and also what serde buffers, the content of `tag`, `untagged` and `flatten`, and what follows a key of a map, or an
+/// element of a tuple, that is neither a number nor an enum and does not read the text `a`.
 ///
-/// Cost: the type reads once for each name, until a value is missing.
+/// Cost: the type reads once for each name at each place, until a value is missing, at most 4,096 times.
 ///
 /// # Examples
 ///
@@ -76,34 +89,40 @@ struct Found {
 #[must_use]
 pub fn names<T: DeserializeOwned>() -> BTreeSet<String> {
     let (mut all, mut ways) = (BTreeSet::new(), vec![Vec::new()]);
-    while let Some(way) = ways.pop() {
+    for _ in 0..MOST_PASSES {
+        let Some(way) = ways.pop() else { break };
         let catalog = catalog_of(&way);
         // A conversion may panic about a default.
         let found = catch_unwind(AssertUnwindSafe(|| {
-            let mut reader = Reader::asking(&catalog);
+            let mut reader = Reader::asking(&catalog, &way);
             let _ = T::deserialize(&mut reader);
             reader.into_found()
         }));
         let Ok(Some(found)) = found else { continue };
-        if all.len() < MAX_LISTS && all.insert(found.text()) && way.len() < MOST_STEPS {
-            let steps = (0..found.names.len()).map(|at| [way.as_slice(), &[(found, at)]].concat());
-            ways.extend(steps);
+        all.insert(found.text());
+        let again = way.iter().filter(|(own, _)| own.names == found.names).count();
+        if way.len() < MOST_STEPS && again < 2 {
+            let last = found.names.len() + usize::from(found.is_in_front && !found.is_enum);
+            ways.extend((0..last).map(|at| [way.as_slice(), &[(found, at)]].concat()));
         }
     }
     all
 }
 
-/// Returns a catalog with a list of one field, or an enum of one variant, at the position of each step.
-fn catalog_of(way: &[(Found, usize)]) -> Catalog {
+/// Returns a catalog with the fields or the variant of each step at its position.
+fn catalog_of(way: &[Step]) -> Catalog {
     let mut catalog = Catalog::new();
     for (found, at) in way {
-        let name = || Name::new(found.names.get(*at).unwrap_or(&""));
-        let field = || Field { name: name(), kind: Kind::Hole, absent: false };
-        let fields = if found.is_enum { Vec::new() } else { vec![field()] };
-        catalog.lists.push(List::new("", fields));
-        let payload = Kind::Hole;
-        let variant = || Variant { name: name(), form: Form::Newtype, payload, current: true };
-        let variants = if found.is_enum { vec![variant()] } else { Vec::new() };
+        let names = found.names.get(*at).map_or(found.names, slice::from_ref);
+        let field = |name: &&str| Field { name: Name::new(name), kind: Kind::Hole, absent: false };
+        let variant = |name: &&str| Variant {
+            name: Name::new(name),
+            form: Form::Newtype,
+            payload: Kind::Hole,
+            current: true,
+        };
+        catalog.lists.push(List::new("", names.iter().map(field).collect()));
+        let variants = names.iter().map(variant).collect();
         catalog.enums.push(Enum { name: Name::new(""), kind: Kind::Hole, variants });
     }
     catalog
@@ -118,11 +137,16 @@ impl Found {
 
 impl<'de, 'c> Reader<'de, 'c> {
     /// A reader of a type that reads no row.
-    fn asking(catalog: &'c Catalog) -> Self {
+    fn asking(catalog: &'c Catalog, way: &[Step]) -> Self {
         let mut reader = Self::by_names(catalog, &[]);
         reader.kind = HOLE;
-        reader.noted.get_or_insert_default().pass = Some(Pass::default());
+        let whole = way.iter().map(|(found, at)| *at == found.names.len()).collect();
+        reader.noted.get_or_insert_default().pass = Some(Pass { whole, ..Pass::default() });
         reader
+    }
+
+    pub(super) fn reads_no_row(&self) -> bool {
+        self.noted.as_ref().is_some_and(|noted| noted.pass.is_some())
     }
 
     fn into_found(self) -> Option<Found> {
@@ -141,16 +165,16 @@ impl<'de, 'c> Reader<'de, 'c> {
 
     /// Returns the number of the next step. At the end of the way, notes what was found, and fails.
     fn step(&mut self, names: &'static [&'static str], is_enum: bool) -> Result<usize> {
-        let len = self.catalog.lists.len();
         // A row with a hole has been written with a later version.
         let pass = self.way().ok_or_else(unrecorded)?;
-        pass.has_defaults = false;
-        let step = pass.steps;
-        if step < len {
+        let (step, is_in_front) = (pass.steps, pass.has_defaults);
+        if let Some(whole) = pass.whole.get(step) {
+            // An enum in front of other parts is behind it after its variant.
+            pass.has_defaults &= is_enum || *whole;
             pass.steps += 1;
             return Ok(step);
         }
-        pass.found.get_or_insert(Found { names, is_enum });
+        pass.found.get_or_insert(Found { names, is_enum, is_in_front });
         Err(Error::custom("the type reads no row"))
     }
 

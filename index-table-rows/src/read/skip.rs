@@ -31,6 +31,7 @@ impl<'c> Reader<'_, 'c> {
             }
             Kind::Unsigned | Kind::Signed => return self.varint().map(drop),
             Kind::Bytes16 => return self.take(16).map(drop),
+            Kind::Hole if self.reads_no_row() => return Ok(()),
             _ => {}
         }
         let Some(value) = self.present()? else { return Ok(()) };
