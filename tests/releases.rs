@@ -105,7 +105,7 @@ fn is_unknown<T: std::fmt::Debug>(result: Result<T>, key: &str, field: &str) {
 on_each_kind!(
     an_earlier_release_keeps_the_fields_of_a_later_one,
     a_later_release_removes_fields,
-    an_upgrade_removes_the_fields_of_a_later_release,
+    an_upgrade_drops_the_fields_of_a_later_release,
     a_build_leaves_the_rows_of_a_later_release,
     unknown_fields_are_kept,
 );
@@ -215,7 +215,7 @@ fn a_later_release_removes_fields(kind: Kind) -> TestResult {
     Ok(())
 }
 
-fn an_upgrade_removes_the_fields_of_a_later_release(kind: Kind) -> TestResult {
+fn an_upgrade_drops_the_fields_of_a_later_release(kind: Kind) -> TestResult {
     let dir = tempfile::tempdir()?;
     first::insert(&open(kind, dir.path())?, 0..2)?;
     outer::insert(&open(kind, dir.path())?, 2..4)?;
@@ -227,7 +227,8 @@ fn an_upgrade_removes_the_fields_of_a_later_release(kind: Kind) -> TestResult {
         store.transaction(|txn| orders.update(txn, 23, id, |row| row.town.push('!'))).map(drop)
     };
     is_unknown(update(2), "(23, 2)", "note");
-    let done = orders.upgrade(&store).run()?;
+    is_unknown(orders.upgrade(&store).run(), "(3, 2)", "note");
+    let done = orders.upgrade(&store).drop_unknown().run()?;
     assert_eq!((done.rows, done.upgraded), (18, 12));
     (2..6).try_for_each(update)?;
     drop(orders);
@@ -338,6 +339,7 @@ fn check_kept(open: impl Fn() -> Result<Store>) -> TestResult {
                 let inside = store.transaction(|txn| orders.update(txn, tenant, 6, update));
                 is_unknown(inside, &format!("({tenant}, 6)"), "count");
             }
+            is_unknown(orders.upgrade(&store).run(), "(3, 6)", "count");
         }
         keeping::check(&store)?;
         outer::check(&store)?;
@@ -362,5 +364,103 @@ fn check_kept(open: impl Fn() -> Result<Store>) -> TestResult {
         assert_eq!(orders.get(&txn, tenant, 3)?, row(3, "?", "soon"));
         assert_eq!(orders.get(&txn, tenant, 5)?, row(5, "Oslo", "soon"));
     }
+    Ok(())
+}
+
+/// A row with fields that it writes, and does not read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "sums")]
+struct Sum {
+    #[primary_key]
+    id: u32,
+    parts: Vec<Part>,
+    #[serde(skip_deserializing)]
+    total: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Part {
+    value: u32,
+    #[serde(skip_deserializing)]
+    twice: u32,
+}
+
+#[test]
+fn a_field_that_is_only_written_is_no_unknown_field() -> TestResult {
+    let store = Store::in_memory();
+    let sums = SumRepository::open(&store)?;
+    let sum = Sum { id: 1, parts: vec![Part { value: 2, twice: 4 }], total: 2 };
+    store.transaction(|txn| sums.insert(txn, &sum))?;
+    let update = |row: &mut Sum| row.parts[0].value += 1;
+    store.transaction(|txn| sums.update(txn, 1, update))?;
+    store.transaction(|txn| sums.update(txn, 1, |row| row.parts.clear()))?;
+    store.transaction(|txn| sums.put(txn, &sum))?;
+    sums.bulk_load(&store, [Sum { total: 5, ..sum.clone() }])
+        .on_duplicate(OnDuplicate::Replace)
+        .run()?;
+    store.transaction(|txn| sums.put(txn, &sum))?;
+    let read = sums.get(&store.read()?, 1)?;
+    assert_eq!(read, Some(Sum { total: 0, parts: vec![Part { value: 2, twice: 0 }], ..sum }));
+    Ok(())
+}
+
+/// A struct of lines has the fields that the lines of another struct get later.
+mod alike {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub(super) struct Stock {
+        pub(super) article: u64,
+        #[serde(default)]
+        pub(super) count: u32,
+    }
+}
+
+#[test]
+fn a_list_of_another_struct_does_not_hide_a_field() -> TestResult {
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "orders")]
+    struct Zero {
+        #[primary_key]
+        id: u32,
+        lines: Vec<first::Line>,
+        stock: Vec<alike::Stock>,
+        former: u8,
+    }
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "orders")]
+    struct Earlier {
+        #[primary_key]
+        id: u32,
+        lines: Vec<first::Line>,
+        stock: Vec<alike::Stock>,
+    }
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "orders")]
+    struct Later {
+        #[primary_key]
+        id: u32,
+        lines: Vec<nested::Line>,
+        stock: Vec<alike::Stock>,
+    }
+    let store = Store::in_memory();
+    let stock = || vec![alike::Stock { article: 1, count: 1 }];
+    {
+        let orders = ZeroRepository::open(&store)?;
+        let lines = vec![first::Line { article: 1 }];
+        let row = Zero { id: 0, lines, stock: stock(), former: 1 };
+        store.transaction(|txn| orders.insert(txn, &row))?;
+    }
+    drop(EarlierRepository::open(&store)?);
+    {
+        let orders = LaterRepository::open(&store)?;
+        let lines = vec![nested::Line { article: 1, count: 7 }];
+        let row = Later { id: 1, lines, stock: stock() };
+        store.transaction(|txn| orders.insert(txn, &row))?;
+    }
+    let orders = EarlierRepository::open(&store)?;
+    store.transaction(|txn| orders.update(txn, 0, |row| row.stock.clear()))?;
+    let update = store.transaction(|txn| orders.update(txn, 1, |row| row.stock.clear()));
+    is_unknown(update, "1", "count");
     Ok(())
 }

@@ -12,10 +12,7 @@ use crate::{
 };
 
 /// Returns the fields of a row that is a struct, and the bytes of their values.
-pub(crate) fn fields<'c, 'r>(
-    catalog: &'c Catalog,
-    row: &'r [u8],
-) -> Result<(&'c [Field], &'r [u8])> {
+fn fields<'c, 'r>(catalog: &'c Catalog, row: &'r [u8]) -> Result<(&'c [Field], &'r [u8])> {
     let (list, rest) = list(catalog, row)?;
     Ok((&list.fields, rest))
 }

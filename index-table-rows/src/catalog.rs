@@ -293,13 +293,6 @@ impl Catalog {
         if reader.is_done() { Ok((value, reader.into_unknown())) } else { Err(damaged()) }
     }
 
-    /// Whether a row is a struct whose list has this field.
-    #[must_use]
-    pub fn has_field(&self, row: &[u8], name: &str) -> bool {
-        carry::fields(self, row)
-            .is_ok_and(|(fields, _)| fields.iter().any(|own| own.name.text() == name))
-    }
-
     /// Appends a row with the fields of `row`, and with those fields of the row `from` that have these names.
     ///
     /// # Errors

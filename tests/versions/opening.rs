@@ -223,7 +223,8 @@ fn record(lists: &[u8]) -> Vec<u8> {
 fn releases(all: &[(&str, u8)]) -> Vec<u8> {
     let mut record = vec![1, u8::try_from(all.len()).expect("few")];
     for (names, lists) in all {
-        let hash = blake3::hash(format!("{names}\n").as_bytes());
+        // The declared fields, and the fields that serde reads.
+        let hash = blake3::hash(format!("{names}\n{names}\n").as_bytes());
         let mut left = hash.as_bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
         while left >= 0x80 {
             record.push((left & 0x7f) as u8 | 0x80);

@@ -8,7 +8,7 @@ mod fields;
 mod unread;
 
 pub(crate) use fields::{check_conversion, has_same_fields};
-pub(crate) use unread::{carry, decode_whole, has_field, names, unknown};
+pub(crate) use unread::{carry, decode_whole, names, unknown};
 
 use index_table_rows::Fields;
 pub use index_table_rows::{Collection, CollectionField};

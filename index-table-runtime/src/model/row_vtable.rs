@@ -2,12 +2,14 @@
 
 use std::{
     any::{self, TypeId},
+    collections::BTreeMap,
     ops::Deref,
     sync::Arc,
 };
 
 use index_table_rows::Unknown;
 
+use crate::locks::{Mutex, OfProcess};
 use crate::model::{
     entity::Entity,
     error::{Error, Result},
@@ -332,17 +334,31 @@ impl TableRows {
         (self.vtable.renew)(&self.lists, bytes)
     }
 
-    /// Returns a hash of the names that the type reads, at every depth.
+    /// Returns a hash of the names that the type reads, at every depth. It is made once in a process, since the type is asked for
+    /// each name.
     pub(crate) fn names(&self) -> u64 {
-        (self.vtable.names)()
+        static NAMES: OfProcess<Mutex<BTreeMap<TypeId, u64>>> = OfProcess::new(Mutex::default);
+        let known = NAMES.lock().get(&self.id).copied();
+        known.unwrap_or_else(|| {
+            // Not while locked: it runs code of the program.
+            let names = (self.vtable.names)();
+            NAMES.lock().insert(self.id, names);
+            names
+        })
     }
 
-    /// Returns the number of lists when the type was first used to write the table; `None` if it was not.
+    /// Notes the number of lists when the type was first used to write the table, as a data file has it. Returns the smallest
+    /// number of all data files.
+    pub(crate) fn note_since(&self, since: usize) -> usize {
+        self.lists.note_since(self.id, since)
+    }
+
+    /// Returns the smallest noted number of lists.
     pub(crate) fn since(&self) -> Option<usize> {
         self.lists.since(self.id)
     }
 
-    /// Sets the number of lists when the type was first used to write the table.
+    /// Sets the number of lists, when no row has a field that the type does not know.
     pub(crate) fn set_since(&self, since: usize) {
         self.lists.set_since(self.id, since);
     }
@@ -353,8 +369,8 @@ impl TableRows {
         if !stored.has_unread() {
             return Ok(());
         }
-        let Unknown { fields, inside } = self.unknown_of(stored)?;
-        fields.into_iter().chain(inside).next().map_or(Ok(()), |it| Err(self.lost(stored, it)))
+        let unknown = self.unknown_of(stored.row(), stored.primary_key())?;
+        self.refuse(&unknown, stored.primary_key(), false)
     }
 
     /// Adds the fields of the stored row that a later release has written, and that the type does not know, to the new row.
@@ -369,36 +385,66 @@ impl TableRows {
 
     #[cold]
     fn carry_fields(&self, stored: &Image, new: &mut Image) -> Result<()> {
-        let Unknown { mut fields, inside } = self.unknown_of(stored)?;
-        let version = self.schema.version;
-        // The type may write a field that it does not read.
-        fields.retain(|name| !row::has_field(&self.lists, version, new.row(), name));
-        let not_kept = fields.first().filter(|_| !self.keeps_unknown);
-        if let Some(field) = inside.as_ref().or(not_kept) {
-            return Err(self.lost(stored, field.clone()));
+        if let Some(both) = self.carried(stored.row(), new.row(), stored.primary_key())? {
+            new.set_row(&both);
         }
-        if fields.is_empty() {
-            return Ok(());
-        }
-        let both = row::carry(&self.lists, version, [stored.row(), new.row()], &fields);
-        new.set_row(&both.map_err(|error| self.corrupt(error, stored.primary_key()))?);
         Ok(())
     }
 
-    fn lost(&self, stored: &Image, field: String) -> Error {
-        let key = self.schema.show_primary_key(stored.primary_key());
-        Error::UnknownField { table: self.schema.name, key, field }
+    /// Returns the new row with the unknown fields of the stored row; `None` if it has none.
+    fn carried(&self, stored: &[u8], new: &[u8], primary_key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let unknown = self.unknown_of(stored, primary_key)?;
+        self.refuse(&unknown, primary_key, self.keeps_unknown)?;
+        if unknown.fields.is_empty() {
+            return Ok(None);
+        }
+        let both = row::carry(&self.lists, self.schema.version, [stored, new], &unknown.fields);
+        both.map(Some).map_err(|error| self.corrupt(error, primary_key))
     }
 
-    fn unknown_of(&self, stored: &Image) -> Result<Unknown> {
-        let unknown = self.unknown(stored.row());
-        unknown.map_err(|error| self.corrupt(error, stored.primary_key()))
+    fn refuse(&self, unknown: &Unknown, primary_key: &[u8], keeps_own: bool) -> Result<()> {
+        let own = unknown.fields.first().filter(|_| !keeps_own);
+        let Some(field) = unknown.inside.first().or(own) else { return Ok(()) };
+        let key = self.schema.show_primary_key(primary_key);
+        Err(Error::UnknownField { table: self.schema.name, key, field: field.clone() })
     }
 
-    /// Returns the fields of a row that a later release has written, and that the type does not know.
+    fn unknown_of(&self, bytes: &[u8], primary_key: &[u8]) -> Result<Unknown> {
+        self.unknown(bytes).map_err(|error| self.corrupt(error, primary_key))
+    }
+
+    /// Returns the fields of a row that a later release has written, and that the type does not know, so that they would be lost when
+    /// the row is written.
     fn unknown(&self, bytes: &[u8]) -> Result<Unknown, DecodeError> {
-        let Some(since) = self.since() else { return Ok(Unknown::default()) };
-        (self.vtable.unknown)(&self.lists, bytes, since)
+        let since = self.since().filter(|_| row::body(bytes, self.schema.version).is_ok());
+        let Some(since) = since else { return Ok(Unknown::default()) };
+        let unknown = |bytes: &[u8]| (self.vtable.unknown)(&self.lists, bytes, since);
+        let mut lost = unknown(bytes)?;
+        if lost != Unknown::default() {
+            // The type may write fields that it does not read.
+            let written = unknown(&self.renew(bytes)?)?;
+            lost.fields.retain(|field| !written.fields.contains(field));
+            lost.inside.retain(|field| !written.inside.contains(field));
+        }
+        Ok(lost)
+    }
+
+    /// Returns the row that is stored under `primary_key` as it is written now: with its unknown fields, unless they are dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownField`], as for [`keep_fields`](TableRows::keep_fields).
+    pub(crate) fn renew_stored(
+        &self,
+        bytes: &[u8],
+        primary_key: &[u8],
+        drops_unknown: bool,
+    ) -> Result<Vec<u8>> {
+        let renewed = self.renew(bytes).map_err(|error| self.corrupt(error, primary_key))?;
+        if drops_unknown || renewed == bytes {
+            return Ok(renewed);
+        }
+        Ok(self.carried(bytes, &renewed, primary_key)?.unwrap_or(renewed))
     }
 
     /// Loads the row that is stored under `primary_key` with the current lists, and returns whether its bytes are others. They

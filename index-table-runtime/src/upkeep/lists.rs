@@ -41,15 +41,20 @@ fn take(rows: &TableRows, record: Option<&[u8]>, is_shard: bool) -> Result<()> {
 }
 
 /// Records that this release of the program has opened the table for writing, with the number of its lists, unless it is recorded.
-/// With several data files, the first time counts.
+/// A file that lacks the release gets the smallest number of the files that are open. With an unreadable record, all lists count as
+/// later ones, until an upgrade drops unknown fields.
 pub(super) fn note_release(rows: &TableRows, writer: &mut Writer<'_, '_>) -> Result<()> {
     let names = rows.names();
-    let releases = Releases::read(writer.reader().record(RELEASES)?);
-    let recorded = releases.since(names);
-    let now = || rows.lists.recorded_len();
-    let since = recorded.into_iter().chain(rows.since()).min().unwrap_or_else(now);
-    rows.set_since(since);
-    if recorded == Some(since) { Ok(()) } else { put(writer, releases, names, since) }
+    let Some(releases) = Releases::read(writer.reader().record(RELEASES)?) else {
+        rows.note_since(0);
+        return Ok(());
+    };
+    if let Some(since) = releases.since(names) {
+        rows.note_since(since);
+        return Ok(());
+    }
+    let since = rows.note_since(rows.lists.recorded_len());
+    put(writer, releases, names, since)
 }
 
 /// Records that this release of the program is later than the first `since` lists: no row has a field of them that it does not
@@ -59,8 +64,14 @@ pub(super) fn renew_release(
     writer: &mut Writer<'_, '_>,
     since: usize,
 ) -> Result<()> {
-    let releases = Releases::read(writer.reader().record(RELEASES)?);
-    put(writer, releases, rows.names(), since)
+    let Some(sharded) = writer.several() else {
+        let releases = Releases::read(writer.reader().record(RELEASES)?).unwrap_or_default();
+        return put(writer, releases, rows.names(), since);
+    };
+    for shard in sharded.parts() {
+        sharded.part(shard, &mut |writer| renew_release(rows, writer, since))?;
+    }
+    Ok(())
 }
 
 fn put(

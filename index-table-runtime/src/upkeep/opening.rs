@@ -133,6 +133,8 @@ fn declare(
         let engine = store.inner.engine()?;
         span!(DEBUG, "open", table = rows.schema.name);
         readable::check_stored(store, engine, rows)?;
+        // Not in the transaction, which may run again.
+        rows.names();
         // Builds write rows of older lists again.
         let _lineage = rows.lists.begin();
         let (mut declared, mut renamed) = (Declared::default(), Renamed::default());

@@ -89,6 +89,7 @@ pub struct Upgrade<'a> {
     table: &'a OpenTable,
     batch_bytes: usize,
     shard: Option<&'a ShardId>,
+    drops_unknown: bool,
     progress: Option<Box<dyn FnMut(Progress) + 'a>>,
 }
 
@@ -118,7 +119,14 @@ impl Upgraded {
 
 impl<'a> Upgrade<'a> {
     pub(crate) const fn new(store: &'a Store, table: &'a OpenTable) -> Self {
-        Self { store, table, batch_bytes: BATCH_BYTES, shard: None, progress: None }
+        Self {
+            store,
+            table,
+            batch_bytes: BATCH_BYTES,
+            shard: None,
+            drops_unknown: false,
+            progress: None,
+        }
     }
 
     /// Sets the number of bytes of rows that a transaction writes. It writes at least one row. Default: 1 MiB.
@@ -135,6 +143,17 @@ impl<'a> Upgrade<'a> {
     /// [`run`](Upgrade::run) returns [`Error::NotOffered`](crate::Error::NotOffered).
     pub const fn on(mut self, shard: &'a ShardId) -> Self {
         self.shard = Some(shard);
+        self
+    }
+
+    /// Drops the fields that a later release of the program has added, and that this one does not know. Run it with the release that
+    /// stays, after the fields were removed on purpose. Afterwards, this release writes all rows; with [`on`](Upgrade::on), from the next
+    /// opening of the store on, if all shards were upgraded.
+    ///
+    /// Otherwise, the upgrade fails at such a row with [`Error::UnknownField`](crate::Error::UnknownField), and with
+    /// `#[table(keep_unknown)]` keeps the fields of the row itself.
+    pub const fn drop_unknown(mut self) -> Self {
+        self.drops_unknown = true;
         self
     }
 
@@ -158,7 +177,8 @@ impl<'a> Upgrade<'a> {
     /// # Errors
     ///
     /// [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Conversion`](crate::Error::Conversion)
-    /// for a row that can't be read or converted;
+    /// for a row that can't be read or converted; [`Error::UnknownField`](crate::Error::UnknownField) without
+    /// [`drop_unknown`](Upgrade::drop_unknown);
     /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction;
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has since changed the
     /// declaration; [`Error::ShardUnavailable`](crate::Error::ShardUnavailable);
@@ -167,17 +187,18 @@ impl<'a> Upgrade<'a> {
     pub fn run(self) -> Result<Upgraded> {
         span!(DEBUG, "upgrade", table = self.table.schema.name);
         let rows = &self.table.rows;
-        let (is_whole, since) = (self.shard.is_none(), rows.lists.recorded_len());
+        let is_whole = self.shard.is_none();
+        let since = self.drops_unknown.then(|| rows.lists.recorded_len());
         let done = self.run_since(since)?;
-        if is_whole {
+        if let Some(since) = since.filter(|_| is_whole) {
             rows.set_since(since);
         }
         Ok(done)
     }
 
-    /// Records that this release of the program is later than the first `since` lists, once their rows are written.
-    fn run_since(self, since: usize) -> Result<Upgraded> {
-        let Self { store, table, batch_bytes, shard, mut progress } = self;
+    /// Drops unknown fields of the first `since` lists, and records that this release of the program is later than these.
+    fn run_since(self, since: Option<usize>) -> Result<Upgraded> {
+        let Self { store, table, batch_bytes, shard, mut progress, drops_unknown: _ } = self;
         let shard = shard.map(|shard| shard.number_in(store.inner.id)).transpose()?;
         table.check_store(store.inner.id)?;
         let Some(tables) = table.tables.several() else {
@@ -228,7 +249,7 @@ struct Work<'a> {
     table: &'a OpenTable,
     rows: &'a TableRows,
     batch_bytes: usize,
-    since: usize,
+    since: Option<usize>,
 }
 
 /// The rows of a transaction.
@@ -286,7 +307,9 @@ impl Work<'_> {
             // table's record, which has the current version.
             if batch.last.is_none() {
                 versions::forget(&mut writer)?;
-                lists::renew_release(self.rows, &mut writer, self.since)?;
+                if let Some(since) = self.since {
+                    lists::renew_release(self.rows, &mut writer, since)?;
+                }
             }
             Ok(batch)
         })
@@ -308,8 +331,8 @@ impl Work<'_> {
             }
             batch.rows += 1;
             read += fact.data.len();
-            let renewed = self.rows.renew(fact.data);
-            let renewed = renewed.map_err(|error| self.rows.corrupt(error, fact.primary_key))?;
+            let drops_unknown = self.since.is_some();
+            let renewed = self.rows.renew_stored(fact.data, fact.primary_key, drops_unknown)?;
             if renewed != fact.data {
                 to_write += fact.data.len();
                 batch.older.push([fact.primary_key.to_vec(), fact.data.to_vec(), renewed]);

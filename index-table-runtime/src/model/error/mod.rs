@@ -381,8 +381,8 @@ pub enum Error {
     /// [versions](https://docs.rs/index-table/latest/index_table/guide/versions/index.html).
     #[error(
         "the row with primary key {key} of table `{table}` has the field `{field}`, which this release of the program does not know \
-         and a later one has added; write it with that release, or, if the field was removed on purpose, run `upgrade` with this \
-         release"
+         and a later one has added; write it with that release, or, if the field was removed on purpose, run \
+         `upgrade(…).drop_unknown()` with this release"
     )]
     UnknownField {
         /// The table.

@@ -327,6 +327,14 @@ impl Lists {
         self.since.lock().get(&of).copied()
     }
 
+    /// Notes this number if it is smaller. Returns the smallest.
+    pub(crate) fn note_since(&self, of: TypeId, since: usize) -> usize {
+        let mut all = self.since.lock();
+        let own = all.entry(of).or_insert(since);
+        *own = since.min(*own);
+        *own
+    }
+
     /// Sets the number of lists when the type was first used to write the table.
     pub(crate) fn set_since(&self, of: TypeId, since: usize) {
         self.since.lock().insert(of, since);

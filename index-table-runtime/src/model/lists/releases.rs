@@ -22,10 +22,10 @@ const MOST: usize = 256;
 pub(crate) struct Releases(Vec<(u64, u32)>);
 
 impl Releases {
-    /// Reads a record. A damaged one counts as empty: the table has no other data that rests on it.
-    pub(crate) fn read(record: Option<&[u8]>) -> Self {
-        let rest = record.and_then(|record| record.strip_prefix(&[FORMAT]));
-        Self(rest.and_then(|rest| postcard::from_bytes(rest).ok()).unwrap_or_default())
+    /// Reads a record; `None` if it is damaged or has a later format.
+    pub(crate) fn read(record: Option<&[u8]>) -> Option<Self> {
+        let Some(record) = record else { return Some(Self::default()) };
+        postcard::from_bytes(record.strip_prefix(&[FORMAT])?).ok().map(Self)
     }
 
     /// Returns the number of lists when the release with these names first opened the table.
@@ -62,7 +62,7 @@ mod tests {
             releases.set(number, 7);
         }
         releases.set(299, 9);
-        let read = Releases::read(Some(&releases.encode()));
+        let read = Releases::read(Some(&releases.encode())).unwrap();
         assert_eq!(read, releases);
         assert_eq!([43, 44, 299].map(|names| read.since(names)), [None, Some(7), Some(9)]);
     }
@@ -73,7 +73,8 @@ mod tests {
         releases.set(300, 2);
         assert_eq!(releases.encode(), [1, 1, 0xac, 2, 2]);
         for damaged in [&[][..], &[2], &[1, 1, 0xac], &[9, 9]] {
-            assert_eq!(Releases::read(Some(damaged)), Releases::default());
+            assert_eq!(Releases::read(Some(damaged)), None);
         }
+        assert_eq!(Releases::read(None), Some(Releases::default()));
     }
 }

@@ -3,7 +3,11 @@
 //! The generated code reads a row by [`RowFormat`](crate::model::entity::RowFormat). So that it needs no further functions, the bytes
 //! of the row carry a question, which [`whole`](super::whole) answers.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    iter,
+};
 
 use index_table_rows::Unknown;
 use serde::de::DeserializeOwned;
@@ -17,8 +21,8 @@ pub(crate) enum Question {
     HasUnread(Cell<bool>),
     /// The fields that it leaves unread, of the lists from this number on.
     Unknown { since: usize, answer: RefCell<Unknown> },
-    /// A hash of the names that it reads.
-    Names(Cell<u64>),
+    /// The names that it reads.
+    Names(RefCell<BTreeSet<String>>),
 }
 
 impl Question {
@@ -40,17 +44,7 @@ impl Question {
                 Ok(value)
             }
             Self::Names(answer) => {
-                let mut hasher = blake3::Hasher::new();
-                for names in index_table_rows::names::<V>() {
-                    hasher.update(names.as_bytes()).update(b"\n");
-                }
-                answer.set(
-                    hasher
-                        .finalize()
-                        .as_bytes()
-                        .first_chunk()
-                        .map_or(0, |hash| u64::from_le_bytes(*hash)),
-                );
+                answer.replace(index_table_rows::names::<V>());
                 Err(DecodeError::Short)
             }
         }
@@ -85,11 +79,6 @@ pub(crate) fn unknown<R: Entity>(
     Ok(answer.into_inner())
 }
 
-/// Whether a row of this version has a field with this name.
-pub(crate) fn has_field(lists: &Lists, version: u32, row: &[u8], name: &str) -> bool {
-    body(row, version).is_ok_and(|body| lists.catalog().has_field(body, name))
-}
-
 /// Returns the row `new` with those fields of the row `old` that have these names. Both rows have this version.
 pub(crate) fn carry(
     lists: &Lists,
@@ -103,11 +92,17 @@ pub(crate) fn carry(
     Ok(both)
 }
 
-/// Returns a hash of the names that the type reads, at every depth.
+/// Returns a hash of the names that the type reads, at every depth. The names of the row itself are also those of the declaration: with
+/// `flatten`, serde does not ask for them.
 pub(crate) fn names<R: Entity>() -> u64 {
-    let (question, lists) = (Question::Names(Cell::new(0)), Lists::default());
+    let (question, lists) = (Question::Names(RefCell::default()), Lists::default());
     // It reads no row.
     let _ = R::decode(RowBody { question: Some(&question), ..RowBody::new(&lists, &[]) });
     let Question::Names(answer) = question else { return 0 };
-    answer.get()
+    let declared: Vec<_> = R::TABLE.fields.iter().map(|field| field.name).collect();
+    let mut hasher = blake3::Hasher::new();
+    for names in iter::once(declared.join(",")).chain(answer.into_inner()) {
+        hasher.update(names.as_bytes()).update(b"\n");
+    }
+    hasher.finalize().as_bytes().first_chunk().map_or(0, |start| u64::from_le_bytes(*start))
 }

@@ -8,7 +8,6 @@ use crate::{
     engine::{Ascending, Space, Write as _},
     model::{
         error::{Error, Result},
-        lists::RELEASES,
         maintain::{Change, Image, Sink as _},
         schema::{ANALYSIS, IndexSchema, Source, version_of},
         shard::{GlobalIndex, Routing, ShardNumber},
@@ -238,8 +237,8 @@ impl<'t> Writer<'t> {
         self.txn.write(self.tables, shard, None, write)
     }
 
-    /// Whether this record is written in each shard of the table: its analysis, the releases that have opened it, or in a table with
-    /// global indexes the state of such an index, or an older version of the rows.
+    /// Whether this record is the same in each shard of the table: its analysis, or in a table with global indexes the
+    /// state of such an index, or an older version of the rows.
     fn is_common(&self, space: Space, key: &[u8]) -> bool {
         let routing = &self.tables.routing;
         let global = routing.global_indexes();
@@ -250,8 +249,7 @@ impl<'t> Writer<'t> {
                 && (is_version()
                     || global.iter().filter_map(name).any(|name: &str| name.as_bytes() == key))
         };
-        let is_common = [ANALYSIS, RELEASES].iter().any(|common| common.as_bytes() == key);
-        space == Space::Catalog && (is_common || is_of_global())
+        space == Space::Catalog && (key == ANALYSIS.as_bytes() || is_of_global())
     }
 
     /// Writes in each shard of the table.
