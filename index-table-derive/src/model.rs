@@ -171,6 +171,8 @@ pub(crate) struct Field {
     pub(crate) name: String,
     /// The names by which serde reads the field in a row: its name there, and then its aliases.
     pub(crate) stored: Vec<String>,
+    /// The name that serde writes in a row.
+    pub(crate) written: String,
     /// Whether a row may lack the field, which has the default of its type then.
     pub(crate) skipped: bool,
     pub(crate) ty: DataType,

@@ -76,8 +76,10 @@ pub struct PreviousRow {
 /// One field of the struct.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FieldSchema {
-    /// The name.
+    /// The name in the struct.
     pub name: &'static str,
+    /// The name that serde writes, in rows and in the catalog.
+    pub stored: &'static str,
     /// The source text of the type.
     pub declared: &'static str,
     /// The type. Structs of two versions may have different types of the same name.
@@ -88,7 +90,13 @@ impl FieldSchema {
     /// Describes a field of type `T`, which is spelled `declared`.
     #[must_use]
     pub const fn new<T: ?Sized + 'static>(name: &'static str, declared: &'static str) -> Self {
-        Self { name, declared, ty: TypeId::of::<T>() }
+        Self { name, stored: name, declared, ty: TypeId::of::<T>() }
+    }
+
+    /// Describes a field that has another name in rows: `#[serde(rename = …)]`.
+    #[must_use]
+    pub const fn stored_as(self, stored: &'static str) -> Self {
+        Self { stored, ..self }
     }
 }
 
@@ -257,6 +265,12 @@ impl TableSchema {
             Some(aggregate) => aggregate.eventual,
             None => self.indexes.get(position).is_some_and(|index| index.eventual),
         }
+    }
+
+    /// Returns the name in rows of a field of the struct.
+    pub(crate) fn stored_name(&self, name: &'static str) -> &'static str {
+        let field = self.fields.iter().find(|field| field.name == name);
+        field.map_or(name, |field| field.stored)
     }
 
     /// Returns the positions of the indexes, and then of the aggregates.
