@@ -26,7 +26,7 @@ pub(crate) struct Table {
     pub(crate) version: u32,
     /// The struct of the previous version, if it is declared.
     pub(crate) previous: Option<Path>,
-    /// The names of the fields that the `From` of `previous` changes.
+    /// The names of the fields that the conversion from `previous` changes.
     pub(crate) changed: Vec<String>,
     /// The fields, in order of declaration.
     pub(crate) fields: Vec<Rc<Field>>,
@@ -153,7 +153,7 @@ pub(crate) struct RowVersion {
     pub(crate) version: u32,
     /// The struct of the previous version, if it is declared.
     pub(crate) previous: Option<Path>,
-    /// The names of the fields that the `From` of `previous` changes.
+    /// The names of the fields that the conversion from `previous` changes.
     pub(crate) changed: Vec<String>,
     /// The fields, in order of declaration.
     pub(crate) fields: Vec<Rc<Field>>,

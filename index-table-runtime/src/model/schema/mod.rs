@@ -24,6 +24,7 @@ pub(crate) use versions::{VersionRecord, version_of};
 use std::{any::TypeId, ops::Range};
 
 use crate::model::{
+    entry::RawEntry,
     error::Error,
     key::{
         DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, is_readable, show_hashed_key,
@@ -327,6 +328,21 @@ impl TableSchema {
     #[cold]
     pub(crate) fn corrupt(&self, source: Source, key: &[u8], error: DecodeError) -> Error {
         error.at(self.name, self.index_name(source), self.show_key(source, key))
+    }
+
+    /// Returns the error for an entry of `source`, or its row, that can't be decoded. A row that can't be converted is named by
+    /// its primary key.
+    #[cold]
+    pub(crate) fn corrupt_entry(
+        &self,
+        source: Source,
+        entry: RawEntry<'_>,
+        error: DecodeError,
+    ) -> Error {
+        match source {
+            Source::Index(_) if !error.is_of_conversion() => self.corrupt(source, entry.key, error),
+            _ => self.corrupt(Source::Facts, entry.primary_key, error),
+        }
     }
 
     /// Returns the error for a key of `source` that is too long.
