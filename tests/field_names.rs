@@ -229,9 +229,8 @@ fn check_names_in_the_struct(open: impl Fn() -> Result<Store>) -> TestResult {
     fill(&open()?, ROWS[1])?;
     for _ in 0..2 {
         let store = open()?;
-        let before = store.read()?.commit_number();
         drop(renamed::PersonRepository::open_online(&store)?);
-        assert_eq!(store.read()?.commit_number(), before, "opening has changed the file");
+        assert_eq!(unreadable(&store)?, [""; 0], "an index is built again");
         check!(&store, ROWS[1], renamed { city, years }, |kind| format!("T{kind}"));
         drop(store);
         let store = open()?;
