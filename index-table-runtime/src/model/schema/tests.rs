@@ -3,7 +3,7 @@
 use super::{
     AggregateSchema, Building, Condition, FieldSchema, IndexRecord, IndexSchema, KeyField,
     KeyFieldRecord, PreviousRow, Retired, RowSchema, StateRecord, Strategy, StrategyRecord,
-    SumSchema, TableRecord, TableSchema, is_index,
+    SumSchema, TableRecord, TableSchema, VersionRecord, is_index,
 };
 use crate::model::index_state::{Duplicate, Duplicates};
 
