@@ -64,8 +64,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `name = "…"` | the name on disk: ASCII letters, digits, `_` and `-`, at most 100 of them | the struct's name in snake case |
 /// | `was = "…"` or `was = ["…", "…"]` | the former names of the table, the last first: a store that has the table by one of them renames it when it is opened | none |
 /// | `version = N` | the version of the struct, at least 1 | 1 |
-/// | `previous = Type` | the struct of the previous version, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`; this struct implements `From` it | none |
-/// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes; indexes on other fields with the same name and type stay readable when the version changes | none |
+/// | `previous = Type` | the struct of the previous version, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`; this struct implements `From` or `TryFrom` it | none |
+/// | `changed = [a, b]` | the fields whose values the conversion from `previous` changes; indexes on other fields with the same name and type stay readable when the version changes | none |
 /// | `expires = field`, `expires = computed(method: Type)` | the time at which a row expires: an instant, or an `Option` of an instant. If no index with each row begins with it in ascending order, the derive adds an index with its name | none |
 /// | `changes` | the table has a durable stream of its changes, which the repository's `changes` reads | none |
 /// | `changes(keep = "7d")` | how long a change is kept: a number of seconds, minutes, hours, days or weeks (`s`, `m`, `h`, `d`, `w`) | 7 days; without a limit if `bytes` is given |
@@ -294,7 +294,7 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 ///
 /// The struct must have named fields and no generic parameters, and must implement serde's `Deserialize`. The
 /// order, names and types of its fields must not change, and neither must the definitions of these types. The struct
-/// of the next version names this struct as its `previous`, and implements `From` it. The next version is the
+/// of the next version names this struct as its `previous`, and implements `From` or `TryFrom` it. The next version is the
 /// table itself, or another older version.
 ///
 /// ```text
@@ -329,8 +329,8 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 /// | option | meaning | default |
 /// |---|---|---|
 /// | `version = N` | the version of the struct | 1 |
-/// | `previous = Type` | the struct of the previous version; this struct implements `From` it | none |
-/// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes | none |
+/// | `previous = Type` | the struct of the previous version; this struct implements `From` or `TryFrom` it | none |
+/// | `changed = [a, b]` | the fields whose values the conversion from `previous` changes | none |
 /// | `crate = path` | the path of the crate `index-table` | `::index_table` |
 ///
 /// `#[primary_key]` can stay on fields. It has no effect.

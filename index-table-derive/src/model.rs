@@ -28,7 +28,7 @@ pub(crate) struct Table {
     pub(crate) version: u32,
     /// The struct of the previous version, if it is declared.
     pub(crate) previous: Option<Path>,
-    /// The names of the fields that the `From` of `previous` changes.
+    /// The names of the fields that the conversion from `previous` changes.
     pub(crate) changed: Vec<String>,
     /// The fields, in order of declaration.
     pub(crate) fields: Vec<Rc<Field>>,
@@ -155,7 +155,7 @@ pub(crate) struct RowVersion {
     pub(crate) version: u32,
     /// The struct of the previous version, if it is declared.
     pub(crate) previous: Option<Path>,
-    /// The names of the fields that the `From` of `previous` changes.
+    /// The names of the fields that the conversion from `previous` changes.
     pub(crate) changed: Vec<String>,
     /// The fields, in order of declaration.
     pub(crate) fields: Vec<Rc<Field>>,
@@ -173,6 +173,8 @@ pub(crate) struct Field {
     pub(crate) name: String,
     /// The names by which serde reads the field in a row: its name there, and then its aliases.
     pub(crate) stored: Vec<String>,
+    /// The name that serde writes in a row.
+    pub(crate) written: String,
     /// Whether a row may lack the field, which has the default of its type then.
     pub(crate) skipped: bool,
     pub(crate) ty: DataType,

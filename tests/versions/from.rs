@@ -153,7 +153,7 @@ fn a_conversion_that_changes_the_primary_key_is_found() -> TestResult {
         assert_eq!(
             report.findings[0].to_string(),
             "table `files`, row 0: its conversion from version 1 changes the primary key to 1; \
-             the `From` of a later version must keep it"
+             correct the `From` or `TryFrom` of a later version"
         );
         Ok(())
     })

@@ -1,6 +1,7 @@
 //! Rows of several versions in one table: read, changed and queried as if all had the current version, and
 //! rewritten by `upgrade`.
 
+mod fallible;
 mod from;
 mod golden;
 mod killed;

@@ -279,7 +279,7 @@ fn a_change_of_an_undeclared_field_is_a_conversion_error() -> TestResult {
         assert_eq!(
             shown,
             "table `people`, row 0: its conversion from version 1 changes `town`, a \
-             field that `changed` does not name; the `From` of a later version must keep it"
+             field that `changed` does not name; correct the `From` or `TryFrom` of a later version"
         );
         drop(txn);
         assert_conversion_error(

@@ -20,6 +20,8 @@ pub(crate) struct SerdeKey {
     pub(crate) path: Option<ExprPath>,
     /// The text of the value, or of `deserialize = "…"` in the list.
     pub(crate) text: Option<String>,
+    /// The text of the value, or of `serialize = "…"` in the list.
+    pub(crate) written: Option<String>,
 }
 
 /// Reads the items of all `#[serde(…)]` in `attributes`.
@@ -31,20 +33,23 @@ pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
         }
         let read = attribute.parse_nested_meta(|meta| {
             let key = &meta.path;
-            let (mut item, mut path, mut text) = (key.to_token_stream(), None, None);
+            let (mut item, mut path) = (key.to_token_stream(), None);
+            let (mut text, mut written) = (None, None);
             if meta.input.peek(Token![=]) {
                 let value = meta.value()?.parse::<Expr>()?;
                 path = in_quotes(&value);
                 text = text_of(&value);
+                written.clone_from(&text);
                 item = quote!(#key = #value);
             } else if meta.input.peek(token::Paren) {
                 let list = meta.input.parse::<Group>()?;
-                text = text_to_read(list.stream());
+                text = text_in("deserialize", list.stream());
+                written = text_in("serialize", list.stream());
                 item = quote!(#key #list);
             }
             if let Some(word) = key.get_ident() {
                 let name = word.unraw().to_string();
-                keys.push(SerdeKey { name, span: word.span(), item, path, text });
+                keys.push(SerdeKey { name, span: word.span(), item, path, text, written });
             }
             Ok(())
         });
@@ -56,14 +61,29 @@ pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
 
 /// Returns the names by which serde reads a field: its name in the row, and then its aliases.
 pub(crate) fn names_of(field: &Ident, keys: &[SerdeKey], on_struct: &[SerdeKey]) -> Vec<String> {
-    let named = |key: &&SerdeKey| key.name == "rename" && key.text.is_some();
-    let name = keys.iter().find(named).and_then(|key| key.text.clone());
-    let name = name.unwrap_or_else(|| {
-        let rule = on_struct.iter().find(|key| key.name == "rename_all");
-        renamed(&field.unraw().to_string(), rule.and_then(|rule| rule.text.as_deref()))
-    });
+    let name = name_of(field, keys, on_struct, |key| key.text.as_deref());
     let aliases = keys.iter().filter(|key| key.name == "alias");
     [name].into_iter().chain(aliases.filter_map(|key| key.text.clone())).collect()
+}
+
+/// Returns the name that serde writes for a field.
+pub(crate) fn written_name(field: &Ident, keys: &[SerdeKey], on_struct: &[SerdeKey]) -> String {
+    name_of(field, keys, on_struct, |key| key.written.as_deref())
+}
+
+/// Returns the name of a field by `rename` or `rename_all`, whose text `text` returns.
+fn name_of(
+    field: &Ident,
+    keys: &[SerdeKey],
+    on_struct: &[SerdeKey],
+    text: impl Fn(&SerdeKey) -> Option<&str>,
+) -> String {
+    let find = |keys: &[SerdeKey], name: &str| {
+        keys.iter().filter(|key| key.name == name).find_map(|key| text(key).map(str::to_owned))
+    };
+    find(keys, "rename").unwrap_or_else(|| {
+        renamed(&field.unraw().to_string(), find(on_struct, "rename_all").as_deref())
+    })
 }
 
 /// Applies a rule of `rename_all`. serde reports an unknown one.
@@ -98,11 +118,11 @@ fn text_of(value: &Expr) -> Option<String> {
     }
 }
 
-/// Returns the text of `deserialize = "text"` in a list.
-fn text_to_read(list: TokenStream) -> Option<String> {
+/// Returns the text of `name = "text"` in a list.
+fn text_in(name: &str, list: TokenStream) -> Option<String> {
     let values = Punctuated::<MetaNameValue, Token![,]>::parse_terminated;
     let values = values.parse2(list).ok()?;
-    values.iter().find(|it| it.path.is_ident("deserialize")).and_then(|it| text_of(&it.value))
+    values.iter().find(|it| it.path.is_ident(name)).and_then(|it| text_of(&it.value))
 }
 
 /// Returns the path in `"path::to"`, even inside an invisible group of `macro_rules!`.

@@ -78,11 +78,12 @@ pub(super) fn decode() -> TokenStream {
     }
 }
 
-/// Expands to `_index_table::FieldSchema::new::<u64>("id", "u64")`.
+/// Expands to `_index_table::FieldSchema::new::<u64>("id", "u64")`, and `.stored_as("ID")` if serde writes another name.
 pub(super) fn schema_of_field(field: &Field, krate: &TokenStream) -> TokenStream {
-    let Field { name, declared, ty, .. } = field;
+    let Field { name, written, declared, ty, .. } = field;
     let ty = ty.tokens(krate);
-    mixed!(#krate::FieldSchema::new::<#ty>(#name, #declared))
+    let stored_as = (name != written).then(|| mixed!(.stored_as(#written)));
+    mixed!(#krate::FieldSchema::new::<#ty>(#name, #declared) #stored_as)
 }
 
 /// Expands to `_index_table::VersionOf::<CustomerV1, Self>::ROW` or `None`.

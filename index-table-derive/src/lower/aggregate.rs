@@ -174,7 +174,11 @@ fn resolve<'a>(scope: &Scope<'a>, word: &Ident) -> Option<&'a Declared<'a>> {
     found
 }
 
-/// Reports serde attributes with which the row could have another value when it is read back.
+/// The end of the name of the second part of a sum of decimals in the catalog.
+const FRACTION: &str = ".fraction";
+
+/// Reports serde attributes with which the row could have another value when it is read back, and names in rows that a part of
+/// a sum can have.
 fn check_stored(declared: &Declared<'_>, scope: &Scope<'_>) {
     const CHANGING: [&str; 7] = [
         "skip",
@@ -189,6 +193,13 @@ fn check_stored(declared: &Declared<'_>, scope: &Scope<'_>) {
     if let Some(key) = key {
         let reason = "an aggregate needs the value as it is stored with the row";
         serde::report(key, reason, scope.errors);
+    }
+    if declared.field.written.ends_with(FRACTION) {
+        let message = format!(
+            "the name of a field of an aggregate can't end with `{FRACTION}` in rows, which is the \
+             name of a part of a sum"
+        );
+        scope.errors.error(declared.field.ident.span(), message);
     }
 }
 

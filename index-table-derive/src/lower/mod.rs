@@ -223,6 +223,7 @@ fn declare<'a>(
     let row = &input.ident;
     let attributes = attr::on_field(field, errors);
     let ident = field.ident.clone()?;
+    let on_struct = attr::serde::read(&input.attrs);
     if types::is_desc(&field.ty) {
         errors.error_on(&field.ty, not_desc(&ident, attributes.primary_key.is_some()));
     }
@@ -230,11 +231,8 @@ fn declare<'a>(
         field: Rc::new(Field {
             name: names::plain(&ident),
             skipped: attributes.serde.iter().any(serde::leaves_out),
-            stored: attr::serde::names_of(
-                &ident,
-                &attributes.serde,
-                &attr::serde::read(&input.attrs),
-            ),
+            stored: attr::serde::names_of(&ident, &attributes.serde, &on_struct),
+            written: attr::serde::written_name(&ident, &attributes.serde, &on_struct),
             ident,
             ty: DataType::of(&types::named(&field.ty, row)),
             declared: types::declared(&field.ty),

@@ -35,6 +35,17 @@ fn an_index_that_lacks_rows_serves_no_aggregate() {
 }
 
 #[test]
+fn a_field_of_an_aggregate_has_no_name_of_a_part_of_a_sum() {
+    let messages = messages(
+        "#[aggregate(town, sum = [age])] struct Customer { #[primary_key] id: u64, town: String, \
+         #[serde(rename = \"age.fraction\")] age: u32 }",
+    );
+    let message = "the name of a field of an aggregate can't end with `.fraction` in rows, which is \
+                   the name of a part of a sum";
+    assert_eq!(messages, [message]);
+}
+
+#[test]
 fn an_index_with_the_name_of_the_time_must_order_each_row_by_it() {
     let message = "`expires` adds an index `town`, because it needs an index that begins with the \
                    time in ascending order, has each row, and is strongly consistent; give the \

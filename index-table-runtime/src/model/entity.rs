@@ -1,6 +1,6 @@
 //! The traits that the derive implements for rows and index entries.
 
-use std::marker::PhantomData;
+use std::{fmt::Display, marker::PhantomData};
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -271,18 +271,23 @@ impl<R: Entity> RowVersion for R {
 /// A struct whose rows are converted into rows of the next version, `Next`.
 #[diagnostic::on_unimplemented(
     message = "rows of `{Self}` can't be converted into `{Next}`",
-    label = "the next version, `{Next}`, has no `From` for it",
-    note = "write `impl From<{Self}> for {Next}`"
+    label = "the next version, `{Next}`, has no `From` for it, and no `TryFrom` whose `Error` has `Display`",
+    note = "write `impl From<{Self}> for {Next}`, or `impl TryFrom<{Self}> for {Next}` if it can fail"
 )]
 pub trait Precedes<Next> {
-    /// Converts a row.
-    fn convert(self) -> Next;
+    /// Converts a row. A `From` never fails.
+    ///
+    /// # Errors
+    ///
+    /// The text of the error of `TryFrom`.
+    fn convert(self) -> Result<Next, String>;
 }
 
 #[diagnostic::do_not_recommend]
-impl<Old, Next: From<Old>> Precedes<Next> for Old {
-    fn convert(self) -> Next {
-        self.into()
+impl<Old, Next: TryFrom<Old, Error: Display>> Precedes<Next> for Old {
+    #[inline]
+    fn convert(self) -> Result<Next, String> {
+        self.try_into().map_err(|error: Next::Error| error.to_string())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The fact's bytes: the struct in the order of a [list](crate::model::lists). A row of a version after the first begins with
 //! the version.
 //!
-//! A row of an older version is decoded as the struct of that version, and then converted by the `From` of
+//! A row of an older version is decoded as the struct of that version, and then converted by the `From` or `TryFrom` of
 //! each later version. Rows of the current version have no such cost.
 
 mod fields;
@@ -254,14 +254,21 @@ fn convert<'r, R: Entity>(
 ///
 /// # Errors
 ///
-/// [`DecodeError`] if the bytes are not such a row.
+/// [`DecodeError`] if the bytes are not such a row, or its conversion fails.
 pub fn older<Old: RowVersion + Precedes<New>, New>(
     version: u32,
     body: RowBody<'_>,
 ) -> Result<New, DecodeError> {
-    let old =
-        if version == Old::ROW.version { Old::decode(body) } else { Old::older(version, body) };
-    old.map(Old::convert)
+    let own = Old::ROW.version;
+    let old = if version == own { Old::decode(body) } else { Old::older(version, body) };
+    old?.convert().map_err(|error| unconvertible(version, own, error))
+}
+
+/// Returns the error for a row of this version, whose conversion from the struct of version `from` fails.
+#[cold]
+fn unconvertible(version: u32, from: u32, error: String) -> DecodeError {
+    let reason = if from == version { error } else { format!("from version {from}: {error}") };
+    DecodeError::Unconvertible { version, reason: reason.into() }
 }
 
 /// Reads a whole struct.

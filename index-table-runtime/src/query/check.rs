@@ -211,7 +211,7 @@ impl<'txn> Check<'txn> {
         let Source::Index(index) = self.source else { return Ok(true) };
         self.values.clear();
         let read = (hashed.of_row)(lists, index, from, &mut self.values);
-        read.map_err(|error| self.schema.corrupt(self.source, entry.key, error))?;
+        read.map_err(|error| self.schema.corrupt_entry(self.source, entry, error))?;
         Ok(hashed.are(self.values.as_bytes()))
     }
 
@@ -224,7 +224,7 @@ impl<'txn> Check<'txn> {
     fn corrupt_row(&self, entry: RawEntry<'_>, error: DecodeError) -> crate::model::error::Error {
         match self.source {
             Source::Index(_) if !self.looks_up => {
-                self.schema.corrupt(self.source, entry.key, error)
+                self.schema.corrupt_entry(self.source, entry, error)
             }
             _ => self.schema.corrupt(Source::Facts, entry.primary_key, error),
         }

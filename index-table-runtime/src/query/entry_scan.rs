@@ -389,12 +389,8 @@ impl From<DecodeError> for Failure {
 
 #[cold]
 fn corrupt(schema: &TableSchema, source: Source, entry: &RawEntry<'_>, failure: Failure) -> Error {
-    let key = match source {
-        Source::Facts => entry.primary_key,
-        Source::Index(_) => entry.key,
-    };
     match failure {
-        Failure::Decode(error) => schema.corrupt(source, key, error),
+        Failure::Decode(error) => schema.corrupt_entry(source, *entry, error),
         Failure::Other(error) => error,
     }
 }

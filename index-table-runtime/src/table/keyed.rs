@@ -276,9 +276,12 @@ impl<R: Entity> KeyedTable<R> {
     /// the row can't be decoded or an entry refers to a missing row.
     #[expect(clippy::needless_pass_by_value, reason = "generated code passes a new value")]
     pub fn get_by(&self, txn: &ReadTxn<'_>, index: usize, key: Bounds) -> Result<Option<R>> {
-        let source = Source::Index(index);
-        let Some(bytes) = self.table.open.row_by(txn, source, &key)? else { return Ok(None) };
-        self.table.decode(bytes, source, key.range.start())
+        let (open, source) = (&self.table.open, Source::Index(index));
+        let Some(bytes) = open.row_by(txn, source, &key)? else { return Ok(None) };
+        match row::decode(&open.rows.lists, bytes) {
+            Ok(row) => Ok(Some(row)),
+            Err(error) => Err(open.corrupt_by(txn, source, &key, error)),
+        }
     }
 
     /// Returns the view of the row with this key in the unique index at this position.
@@ -301,7 +304,7 @@ impl<R: Entity> KeyedTable<R> {
         let Some(bytes) = open.row_by(txn, source, &key)? else { return Ok(None) };
         match row::view::<R>(&open.rows.lists, bytes, &txn.session.unescaped) {
             Ok(view) => Ok(Some(view)),
-            Err(error) => Err(open.corrupt(source, key.range.start(), error)),
+            Err(error) => Err(open.corrupt_by(txn, source, &key, error)),
         }
     }
 

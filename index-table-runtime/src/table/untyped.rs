@@ -182,6 +182,26 @@ impl OpenTable {
     pub(super) fn corrupt(&self, source: Source, key: &[u8], error: DecodeError) -> Error {
         self.schema.corrupt(source, key, error)
     }
+
+    /// Returns the error for a row with this key in a unique index.
+    #[cold]
+    pub(super) fn corrupt_by(
+        self: &Arc<Self>,
+        txn: &ReadTxn<'_>,
+        source: Source,
+        key: &Bounds,
+        error: DecodeError,
+    ) -> Error {
+        if error.is_of_conversion() {
+            let reader = txn.reader_of(self, source).map_err(Box::new);
+            let ledger = self.ledger(txn);
+            let request = ScanRequest::new(reader, self.schema, ledger, source, key.clone());
+            if let Ok(Some(primary_key)) = request.first_key() {
+                return self.corrupt(Source::Facts, &primary_key, error);
+            }
+        }
+        self.corrupt(source, key.range.start(), error)
+    }
 }
 
 impl<R: Entity> Table<R> {

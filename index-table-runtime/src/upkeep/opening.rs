@@ -249,7 +249,8 @@ fn prepare(
     lists::open(rows, writer, part.is_some())?;
     lists::note_release(rows, writer)?;
     let declared = TableRecord::of(schema, |index| writer.layout(index));
-    let declared = declared.with_global(global(rows, part)).with_aggregates(rows.aggregates);
+    let declared =
+        declared.with_global(global(rows, part)).with_aggregates(schema, rows.aggregates);
     let declared = declared.with_references(schema, rows.references);
     let mut declared = declared.with_changes(rows.changes);
     let mut recorded = None;

@@ -46,7 +46,7 @@ pub(super) fn find(
         let engine = store.inner.engine()?;
         let schema = rows.schema;
         let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
-        let declared = declared.with_aggregates(rows.aggregates);
+        let declared = declared.with_aggregates(schema, rows.aggregates);
         let declared = declared.with_references(schema, rows.references).with_changes(rows.changes);
         let records = engine.all_records()?;
         // Until a writer opens the table of a store that has grown, its record has no global indexes.

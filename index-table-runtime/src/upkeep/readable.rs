@@ -2,7 +2,8 @@
 //!
 //! A row has the names of its fields, so the struct can get, lose and rename fields without a version of the table. Fields that
 //! the struct can't do without, such as one without a default that rows lack, are found when the table is opened, before anything
-//! is written: then no row with one list can be read, nor any with an earlier list. If rows with an earlier list can be read, a later
+//! is written, and so are conversions from older versions that always fail: then no row with one list can be read, nor any
+//! with an earlier list. If rows with an earlier list can be read, a later
 //! release has written the others. They, damaged rows and pages, and rows with a variant that the type doesn't know are errors
 //! of their own when they are read.
 
@@ -111,7 +112,7 @@ fn is_declared(schema: &TableSchema, name: &str, records: &Records) -> bool {
 ///
 /// # Errors
 ///
-/// [`Error::SchemaMismatch`] if its type can't read any row of a list.
+/// [`Error::SchemaMismatch`] if its type can't read any row of a list, and [`Error::Conversion`] if none can be converted.
 fn check(rows: &TableRows, reader: Reader<'_>) -> Result<()> {
     let mut found = Found::default();
     // A damaged page is the error of the rows in it.
@@ -141,7 +142,7 @@ impl Found {
             Ok(()) => drop(self.readable.insert(list)),
             Err(error) if is_damage(&error) => {}
             Err(error) => {
-                let unreadable = || unreadable(rows, primary_key, &error);
+                let unreadable = || unreadable(rows, primary_key, error);
                 self.unreadable.entry(list).or_insert_with(unreadable);
             }
         }
@@ -177,13 +178,16 @@ fn check_end(
 fn is_damage(error: &DecodeError) -> bool {
     match error {
         DecodeError::Fields(error) => !matches!(error.reason(), Reason::Serde(_)),
-        DecodeError::Missing(_) => false,
+        DecodeError::Missing(_) | DecodeError::Unconvertible { .. } => false,
         _ => true,
     }
 }
 
 #[cold]
-fn unreadable(rows: &TableRows, primary_key: &[u8], error: &DecodeError) -> Error {
+fn unreadable(rows: &TableRows, primary_key: &[u8], error: DecodeError) -> Error {
+    if matches!(error, DecodeError::Unconvertible { .. }) {
+        return rows.schema.corrupt(Source::Facts, primary_key, error);
+    }
     let key = rows.schema.show_primary_key(primary_key);
     Error::SchemaMismatch {
         table: rows.schema.name,

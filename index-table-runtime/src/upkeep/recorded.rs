@@ -102,7 +102,7 @@ pub(super) fn find(
         };
         let file = TableRecord::decode(schema.name, record)?;
         let described = TableRecord::of(schema, |index| engine.layout(schema, index));
-        let described = described.with_global(global).with_aggregates(rows.aggregates);
+        let described = described.with_global(global).with_aggregates(schema, rows.aggregates);
         let described = described.with_references_of(&file).with_changes(rows.changes);
         let described = TableRecord { changes: file.changes, ..described };
         if file != described {

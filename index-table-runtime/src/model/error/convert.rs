@@ -285,6 +285,9 @@ impl DecodeError {
                 );
                 Error::Conversion { table, key, version, reason }
             }
+            Self::Unconvertible { version, reason } => {
+                Error::Conversion { table, key, version, reason: reason.into() }
+            }
             Self::Store(failure) => of_store(failure),
             error => Error::Corrupt { table, index, key, reason: error.to_string() },
         }

@@ -413,10 +413,10 @@ pub enum Error {
         known: u32,
     },
 
-    /// The `From` of a later version converts a row of an older version incorrectly.
+    /// The `From` of a later version converts a row of an older version incorrectly, or its `TryFrom` fails.
     #[error(
         "table `{table}`: the row {key} has version {version}, and can't be converted: {reason}; \
-         correct the `From` of a later version"
+         correct the `From` or `TryFrom` of a later version"
     )]
     Conversion {
         /// The table.

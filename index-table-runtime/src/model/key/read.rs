@@ -66,6 +66,21 @@ pub enum DecodeError {
         /// The name of the field.
         field: &'static str,
     },
+    /// The conversion of a row of an older version fails.
+    #[error("its conversion from version {version} fails: {reason}")]
+    Unconvertible {
+        /// The version of the row.
+        version: u32,
+        /// The error of the `TryFrom`.
+        reason: Box<str>,
+    },
+}
+
+impl DecodeError {
+    /// Whether a row of an older version can't be converted, though its bytes are not damaged.
+    pub(crate) const fn is_of_conversion(&self) -> bool {
+        matches!(self, Self::Altered { .. } | Self::Unconvertible { .. })
+    }
 }
 
 /// An error of the store, which is no fault of the bytes. Two of them are equal if they are the same.

@@ -9,7 +9,12 @@ use index_table_rows::Fields;
 
 use self::value::Value;
 use super::{decode_unchecked, encoded_to_read, header};
-use crate::model::{entity::Entity, key::DecodeError, lists::Lists, schema::TableSchema};
+use crate::model::{
+    entity::Entity,
+    key::DecodeError,
+    lists::Lists,
+    schema::{FieldSchema, TableSchema},
+};
 
 /// Checks that the conversion of a row of an older version keeps the values of unchanged fields.
 ///
@@ -41,11 +46,12 @@ pub(super) fn check_converted<R: Entity>(
         // The rows are no structs, so their fields can't be compared.
         return Ok(());
     };
-    for field in kept_fields(R::TABLE, version) {
-        if let (Some(old), Some(new)) = (value(&mut old, field), value(&mut new, field))
+    for (older, field) in kept_fields(R::TABLE, version) {
+        if let (Some(old), Some(new)) =
+            (value(&mut old, older.stored), value(&mut new, field.stored))
             && old != new
         {
-            return Err(DecodeError::Altered { version, field });
+            return Err(DecodeError::Altered { version, field: field.name });
         }
     }
     Ok(())
@@ -77,9 +83,12 @@ fn value(fields: &mut Fields<'_, '_>, name: &'static str) -> Option<Value> {
     fields.field(&[name]).ok().flatten()
 }
 
-/// Returns the fields in entries of indexes that no version after this one changes.
-fn kept_fields(schema: &TableSchema, version: u32) -> impl Iterator<Item = &'static str> {
-    let fields = schema.fields.iter().map(|field| field.name);
+/// Returns the fields in entries of indexes that no version after this one changes, as they are in this version and now.
+fn kept_fields(
+    schema: &TableSchema,
+    version: u32,
+) -> impl Iterator<Item = (&'static FieldSchema, &'static FieldSchema)> {
     let is_indexed = |name: &str| schema.indexes.iter().any(|index| index.has_field(name));
-    fields.filter(move |name| is_indexed(name) && schema.keeps(version, name))
+    let fields = schema.fields.iter().filter(move |field| is_indexed(field.name));
+    fields.filter_map(move |field| Some((schema.kept(version, field)?, field)))
 }

@@ -2,8 +2,8 @@
 
 use super::KeyField;
 
-/// A sum of decimals has a second part. Its name is that of the field with this suffix. No field has such a
-/// name.
+/// A sum of decimals has a second part. Its name is that of the field with this suffix. The derive refuses such a name
+/// of a field in an aggregate.
 const FRACTION: &str = ".fraction";
 
 /// One declared aggregate.
@@ -52,10 +52,10 @@ impl SumSchema {
         self.is_decimal
     }
 
-    /// Returns the names of the integers in the catalog.
-    pub(crate) fn names(self) -> impl Iterator<Item = String> {
-        let fraction = self.is_decimal.then(|| format!("{}{FRACTION}", self.name));
-        [self.name.to_owned()].into_iter().chain(fraction)
+    /// Returns the names of the integers in the catalog. `stored` is the name of the field in rows.
+    pub(crate) fn names(self, stored: &str) -> impl Iterator<Item = String> {
+        let fraction = self.is_decimal.then(|| format!("{stored}{FRACTION}"));
+        [stored.to_owned()].into_iter().chain(fraction)
     }
 
     /// Returns the sums with these names in the catalog. `kept` makes a name `'static`.
@@ -84,7 +84,7 @@ mod tests {
             SumSchema { name: "amount", is_decimal: true },
             SumSchema { name: "pieces", is_decimal: false },
         ];
-        let names: Vec<String> = sums.into_iter().flat_map(SumSchema::names).collect();
+        let names: Vec<String> = sums.into_iter().flat_map(|sum| sum.names(sum.name)).collect();
         assert_eq!(names, ["amount", "amount.fraction", "pieces"]);
         let kept = |name: &str| if name == "amount" { "amount" } else { "pieces" };
         assert_eq!(SumSchema::named(&names, kept), sums);

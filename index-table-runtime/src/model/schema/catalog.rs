@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AggregateSchema, Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, SumSchema,
-    TableSchema, field_of,
+    AggregateSchema, Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, TableSchema,
+    field_of,
     renamed::{WAY_OUT, renamed_to},
     versions::{VersionRecord, names_and_types},
 };
@@ -49,7 +49,7 @@ const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];
 pub(crate) struct TableRecord {
     pub(crate) format: u32,
     pub(crate) version: u32,
-    /// The name and the declared type of each field.
+    /// The name in rows and the declared type of each field.
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) primary_key: Vec<KeyFieldRecord>,
     pub(crate) indexes: Vec<IndexRecord>,
@@ -62,7 +62,7 @@ pub(crate) struct TableRecord {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeyFieldRecord {
-    /// The name of the field or the method.
+    /// The name of the field in rows, or of the method.
     pub(crate) name: String,
     /// The name of its [`KeyShape`](crate::model::key::KeyShape).
     pub(crate) shape: String,
@@ -120,17 +120,17 @@ impl TableRecord {
             format: FORMAT,
             version: schema.version,
             fields: names_and_types(schema.fields),
-            primary_key: key_fields(schema.primary_key),
+            primary_key: key_fields(schema, schema.primary_key),
             indexes: schema
                 .indexes
                 .iter()
                 .map(|index| IndexRecord {
                     name: index.name.to_owned(),
-                    key: key_fields(index.key),
+                    key: key_fields(schema, index.key),
                     strategy: match index.strategy {
                         Strategy::Normalized => StrategyRecord::Normalized,
                         Strategy::Partial(fields) => StrategyRecord::Partial(
-                            fields.iter().map(ToString::to_string).collect(),
+                            fields.iter().map(|name| schema.stored_name(name).to_owned()).collect(),
                         ),
                         Strategy::Full => StrategyRecord::Full,
                     },
@@ -143,15 +143,25 @@ impl TableRecord {
     }
 
     /// Adds the table's aggregates after the indexes, as partial indexes that include the summed fields.
-    pub(crate) fn with_aggregates(mut self, aggregates: &[AggregateSchema]) -> Self {
-        self.indexes.extend(aggregates.iter().map(|aggregate| IndexRecord {
-            name: aggregate.name.to_owned(),
-            key: key_fields(aggregate.key),
-            strategy: StrategyRecord::Partial(
-                aggregate.sums.iter().copied().flat_map(SumSchema::names).collect(),
-            ),
-            options: aggregate.eventual.then(|| EVENTUAL.to_owned()).into_iter().collect(),
-            layout: AGGREGATE.to_owned(),
+    pub(crate) fn with_aggregates(
+        mut self,
+        schema: &TableSchema,
+        aggregates: &[AggregateSchema],
+    ) -> Self {
+        self.indexes.extend(aggregates.iter().map(|aggregate| {
+            IndexRecord {
+                name: aggregate.name.to_owned(),
+                key: key_fields(schema, aggregate.key),
+                strategy: StrategyRecord::Partial(
+                    aggregate
+                        .sums
+                        .iter()
+                        .flat_map(|sum| sum.names(schema.stored_name(sum.name)))
+                        .collect(),
+                ),
+                options: aggregate.eventual.then(|| EVENTUAL.to_owned()).into_iter().collect(),
+                layout: AGGREGATE.to_owned(),
+            }
         }));
         self
     }
@@ -181,7 +191,7 @@ impl TableRecord {
             let on_delete = format!("on_delete={}", reference.on_delete());
             Some(IndexRecord {
                 name: format!("{MARK}{}", reference.name),
-                key: key_fields(reference.key(schema)?),
+                key: key_fields(schema, reference.key(schema)?),
                 strategy: StrategyRecord::Normalized,
                 options: vec![to, via, on_delete],
                 layout: REFERENCE.to_owned(),
@@ -223,7 +233,7 @@ impl TableRecord {
 
     /// Whether the rows in the file have the primary key of this schema.
     pub(crate) fn has_primary_key_of(&self, schema: &TableSchema) -> bool {
-        all_fit(&self.primary_key, &key_fields(schema.primary_key))
+        all_fit(&self.primary_key, &key_fields(schema, schema.primary_key))
     }
 
     /// Returns the record in a shard: the indexes at these positions are global.
@@ -322,8 +332,9 @@ impl TableRecord {
                     show_fields(&self.primary_key),
                     show_fields(&declared.primary_key)
                 ),
-                "a primary key can't change; declare the struct under another `#[table(name = …)]` \
-                 and copy the rows",
+                "a primary key can't change; if only the name of a field has changed, give it its \
+                 former name in rows by `#[serde(rename = …)]`; otherwise, declare the struct under \
+                 another `#[table(name = …)]` and copy the rows",
             );
         }
         if self.version > declared.version {
@@ -355,12 +366,7 @@ impl TableRecord {
         if self.version == declared.version {
             return self.has_same_fields(index, declared);
         }
-        let older = schema.older(self.version).map_or(&[][..], |older| older.schema.fields);
-        let is_as_declared = |name: &str| {
-            let older = older.iter().find(|field| field.name == name);
-            older.is_some_and(|older| self.field(name) == Some(older.declared))
-        };
-        index.is_made_of(|name| is_as_declared(name) && schema.keeps(self.version, name))
+        index.is_made_of(|name| schema.keeps(self.version, name, &self.fields))
     }
 
     /// Returns the positions of the indexes whose entries can be others because the struct of an older version has other fields than
@@ -371,14 +377,7 @@ impl TableRecord {
         schema: &TableSchema,
     ) -> Vec<usize> {
         let stays = |index: &IndexRecord, (version, record): &(u32, VersionRecord)| {
-            let older = schema.older(*version).map(|older| VersionRecord::of(older.schema));
-            let is_same = |name: &str| {
-                let own = record.fields.iter().find(|(own, _)| own == name);
-                let declared = older.as_ref().map(|older| older.fields.iter());
-                own.is_some()
-                    && own == declared.and_then(|mut all| all.find(|(own, _)| own == name))
-            };
-            index.is_made_of(|name| is_same(name) && schema.keeps(*version, name))
+            index.is_made_of(|name| schema.keeps(*version, name, &record.fields))
         };
         let indexes = self.indexes.iter().enumerate();
         let others = indexes.filter(|(_, index)| !changed.iter().all(|older| stays(index, older)));
@@ -456,12 +455,13 @@ impl IndexRecord {
     /// in a full index do not matter, because each has its version.
     fn is_made_of(&self, is_such: impl Fn(&str) -> bool) -> bool {
         let Self { name: _, key, strategy, options, layout: _ } = self;
+        let is_sum = self.is_aggregate();
         let included: &[String] = match strategy {
             StrategyRecord::Normalized | StrategyRecord::Full => &[],
             StrategyRecord::Partial(included) => included,
         };
         key.iter().all(|field| FIELD_FORMS.contains(&&*field.form) && is_such(&field.name))
-            && included.iter().all(|field| is_such(field_of(field)))
+            && included.iter().all(|name| is_such(if is_sum { field_of(name) } else { name }))
             && !options.iter().any(|option| option.starts_with(FILTER))
     }
 
@@ -491,11 +491,14 @@ fn all_fit(file: &[KeyFieldRecord], code: &[KeyFieldRecord]) -> bool {
     file.len() == code.len() && file.iter().zip(code).all(|(file, code)| file.fits(code))
 }
 
-fn key_fields(fields: &[KeyField]) -> Vec<KeyFieldRecord> {
+fn key_fields(schema: &TableSchema, fields: &[KeyField]) -> Vec<KeyFieldRecord> {
+    let name = |field: &KeyField| {
+        if field.is_computed() { field.name } else { schema.stored_name(field.name) }
+    };
     fields
         .iter()
         .map(|field| KeyFieldRecord {
-            name: field.name.to_owned(),
+            name: name(field).to_owned(),
             shape: field.shape.to_string(),
             form: match field.form {
                 KeyForm::Field => "field",

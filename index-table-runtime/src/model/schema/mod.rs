@@ -24,6 +24,7 @@ pub(crate) use versions::{VersionRecord, version_of};
 use std::{any::TypeId, ops::Range};
 
 use crate::model::{
+    entry::RawEntry,
     error::Error,
     key::{
         DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, is_readable, show_hashed_key,
@@ -76,8 +77,10 @@ pub struct PreviousRow {
 /// One field of the struct.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FieldSchema {
-    /// The name.
+    /// The name in the struct.
     pub name: &'static str,
+    /// The name that serde writes, in rows and in the catalog.
+    pub stored: &'static str,
     /// The source text of the type.
     pub declared: &'static str,
     /// The type. Structs of two versions may have different types of the same name.
@@ -88,7 +91,13 @@ impl FieldSchema {
     /// Describes a field of type `T`, which is spelled `declared`.
     #[must_use]
     pub const fn new<T: ?Sized + 'static>(name: &'static str, declared: &'static str) -> Self {
-        Self { name, declared, ty: TypeId::of::<T>() }
+        Self { name, stored: name, declared, ty: TypeId::of::<T>() }
+    }
+
+    /// Describes a field that has another name in rows: `#[serde(rename = …)]`.
+    #[must_use]
+    pub const fn stored_as(self, stored: &'static str) -> Self {
+        Self { stored, ..self }
     }
 }
 
@@ -259,6 +268,12 @@ impl TableSchema {
         }
     }
 
+    /// Returns the name in rows of a field of the struct.
+    pub(crate) fn stored_name(&self, name: &'static str) -> &'static str {
+        let field = self.fields.iter().find(|field| field.name == name);
+        field.map_or(name, |field| field.stored)
+    }
+
     /// Returns the positions of the indexes, and then of the aggregates.
     pub(crate) fn positions(&self) -> Range<usize> {
         0..self.indexes.len() + self.aggregates.len()
@@ -313,6 +328,21 @@ impl TableSchema {
     #[cold]
     pub(crate) fn corrupt(&self, source: Source, key: &[u8], error: DecodeError) -> Error {
         error.at(self.name, self.index_name(source), self.show_key(source, key))
+    }
+
+    /// Returns the error for an entry of `source`, or its row, that can't be decoded. A row that can't be converted is named by
+    /// its primary key.
+    #[cold]
+    pub(crate) fn corrupt_entry(
+        &self,
+        source: Source,
+        entry: RawEntry<'_>,
+        error: DecodeError,
+    ) -> Error {
+        match source {
+            Source::Index(_) if !error.is_of_conversion() => self.corrupt(source, entry.key, error),
+            _ => self.corrupt(Source::Facts, entry.primary_key, error),
+        }
     }
 
     /// Returns the error for a key of `source` that is too long.

@@ -3,7 +3,7 @@
 use super::{
     AggregateSchema, Building, Condition, FieldSchema, IndexRecord, IndexSchema, KeyField,
     KeyFieldRecord, PreviousRow, Retired, RowSchema, StateRecord, Strategy, StrategyRecord,
-    SumSchema, TableRecord, TableSchema, is_index,
+    SumSchema, TableRecord, TableSchema, VersionRecord, is_index,
 };
 use crate::model::index_state::{Duplicate, Duplicates};
 
@@ -65,7 +65,7 @@ fn aggregates_follow_the_indexes() {
     }];
     let record = TableRecord::of(&TABLE, |_| "unique");
     let before = record.encode("films").unwrap();
-    let record = record.with_aggregates(&AGGREGATES).encode("films").unwrap();
+    let record = record.with_aggregates(&TABLE, &AGGREGATES).encode("films").unwrap();
     // The number of indexes follows the primary key.
     let at = before.windows(5).position(|bytes| bytes == b"\x01\x03all").unwrap();
     assert_eq!(&record[..at], &before[..at]);
@@ -157,7 +157,7 @@ fn a_record_has_the_number_of_its_replacements() {
 
 /// A chain of three versions, each with a list of changed fields.
 mod chain {
-    use super::{FieldSchema, KeyField, PreviousRow, RowSchema, TableSchema};
+    use super::{FieldSchema, KeyField, PreviousRow, RowSchema, TableSchema, VersionRecord};
 
     /// A shape of an enum whose variants have changed.
     struct State;
@@ -218,7 +218,9 @@ mod chain {
 
     fn kept(version: u32) -> Vec<&'static str> {
         let fields = ["town", "name", "state", "url", "note", "other"];
-        fields.into_iter().filter(|field| TABLE.keeps(version, field)).collect()
+        let Some(older) = TABLE.older(version) else { return Vec::new() };
+        let VersionRecord { fields: recorded } = VersionRecord::of(older.schema);
+        fields.into_iter().filter(|field| TABLE.keeps(version, field, &recorded)).collect()
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::model::error::{Error, Result};
 /// The record of an older version. Its value is postcard's encoding of this struct.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct VersionRecord {
-    /// The name and the declared type of each field.
+    /// The name in rows and the declared type of each field.
     pub(crate) fields: Vec<(String, String)>,
 }
 
@@ -63,24 +63,34 @@ impl TableSchema {
         older
     }
 
-    /// Whether a field has the same value in a row of an older version and in the converted row: each version
-    /// between has the field with the same type, and none lists it as changed.
-    pub(crate) fn keeps(&self, version: u32, name: &str) -> bool {
-        let find = |fields: &'static [FieldSchema]| fields.iter().find(|field| field.name == name);
-        let Some(current) = find(self.fields) else { return false };
+    /// Returns the field of an older version with the same value as a field in the converted row: each version between has the
+    /// field with the same type, and none lists it as changed.
+    pub(crate) fn kept(&self, version: u32, field: &FieldSchema) -> Option<&'static FieldSchema> {
         let (mut changed, mut older) = (self.changed, self.previous);
         while let Some(PreviousRow { schema: row, .. }) = older
             && row.version >= version
         {
-            if changed.contains(&name) || find(row.fields).is_none_or(|it| it.ty != current.ty) {
-                return false;
+            let is_same = |it: &&FieldSchema| it.name == field.name && it.ty == field.ty;
+            let kept = row.fields.iter().find(is_same)?;
+            if changed.contains(&field.name) {
+                return None;
             }
             if row.version == version {
-                return true;
+                return Some(kept);
             }
             (changed, older) = (row.changed, row.previous);
         }
-        false
+        None
+    }
+
+    /// Whether a field with this name in rows keeps its value from rows of an older version, which were written with `recorded`
+    /// fields.
+    pub(crate) fn keeps(&self, version: u32, name: &str, recorded: &[(String, String)]) -> bool {
+        let field = self.fields.iter().find(|field| field.stored == name);
+        let kept = field.and_then(|field| self.kept(version, field));
+        kept.is_some_and(|kept| {
+            recorded.iter().any(|(name, ty)| name == kept.stored && ty == kept.declared)
+        })
     }
 
     /// Checks that the declaration has an older version.
@@ -107,5 +117,5 @@ impl TableSchema {
 
 /// Converts fields to their recorded form.
 pub(super) fn names_and_types(fields: &[FieldSchema]) -> Vec<(String, String)> {
-    fields.iter().map(|field| (field.name.to_owned(), field.declared.to_owned())).collect()
+    fields.iter().map(|field| (field.stored.to_owned(), field.declared.to_owned())).collect()
 }

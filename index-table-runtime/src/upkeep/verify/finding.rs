@@ -26,7 +26,7 @@ pub enum FindingKind {
     UndecodableRow,
     /// A row is stored under a primary key that differs from its own.
     WrongPrimaryKey,
-    /// The conversion of a row of an older version changes its primary key, or a field that
+    /// The conversion of a row of an older version fails, or changes its primary key or a field that
     /// `#[table(changed = […])]` doesn't name.
     WrongConversion,
     /// Two rows have the same key in a unique index.
@@ -112,7 +112,7 @@ impl fmt::Display for Finding {
             FindingKind::UndecodableRow | FindingKind::WrongPrimaryKey => {
                 "`put` can't replace it; `repair` deletes it with `delete_unreadable_rows`"
             }
-            FindingKind::WrongConversion => "the `From` of a later version must keep it",
+            FindingKind::WrongConversion => "correct the `From` or `TryFrom` of a later version",
             FindingKind::Duplicate => "change or delete one of the two rows, then `repair`",
             FindingKind::WrongCount if self.index.is_some() => "`repair` rebuilds the index",
             FindingKind::WrongCount => "copy the rows to another table",

@@ -6,6 +6,7 @@ use crate::{
     model::{
         KeyRange,
         error::{Error, Result},
+        key::DecodeError,
         maintain::Image,
         row,
         row_vtable::TableRows,
@@ -28,9 +29,11 @@ pub(super) fn load(
 ) -> Result<(), (FindingKind, String)> {
     let undecodable = |reason| (FindingKind::UndecodableRow, reason);
     let loaded = rows.load_unchecked(image, bytes, index);
-    loaded
-        .map_err(|error| undecodable(error.to_string()))?
-        .map_err(|error| undecodable(error.to_string()))?;
+    let loaded = loaded.map_err(|error| match error {
+        DecodeError::Unconvertible { .. } => (FindingKind::WrongConversion, error.to_string()),
+        error => undecodable(error.to_string()),
+    })?;
+    loaded.map_err(|error| undecodable(error.to_string()))?;
     if image.primary_key() == primary_key {
         return Ok(());
     }
