@@ -99,7 +99,7 @@ pub(crate) fn names<R: Entity>() -> u64 {
     // It reads no row.
     let _ = R::decode(RowBody { question: Some(&question), ..RowBody::new(&lists, &[]) });
     let Question::Names(answer) = question else { return 0 };
-    let declared: Vec<_> = R::TABLE.fields.iter().map(|field| field.name).collect();
+    let declared: Vec<_> = R::TABLE.fields.iter().map(|field| field.stored).collect();
     let mut hasher = blake3::Hasher::new();
     for names in iter::once(declared.join(",")).chain(answer.into_inner()) {
         hasher.update(names.as_bytes()).update(b"\n");
