@@ -480,10 +480,8 @@ impl EntryBuffer {
     }
 
     fn has_same_key_ends(&self, other: &Self) -> bool {
-        Iterator::eq(
-            self.ends.iter().map(|ends| ends.keys),
-            other.ends.iter().map(|ends| ends.keys),
-        )
+        let (own, other) = (&self.ends, &other.ends);
+        own.len() == other.len() && own.iter().zip(other).all(|(own, other)| own.keys == other.keys)
     }
 
     /// Finishes a key of the current index that is followed by another. Most rows have one key in an index.
