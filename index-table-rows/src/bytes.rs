@@ -3,6 +3,9 @@
 /// The largest number of bytes of a varint.
 const LONGEST: usize = 10;
 
+/// The bits of eight bytes that say that another byte follows.
+const FOLLOWED: u64 = 0x8080_8080_8080_8080;
+
 /// Appends seven bits for each byte, the lowest first; the eighth bit says that another byte follows.
 #[inline]
 pub(crate) fn varint(out: &mut Vec<u8>, value: u64) {
@@ -31,7 +34,7 @@ fn long_varint(out: &mut Vec<u8>, value: u64) {
     let halves = value & 0x0fff_ffff | (value & 0x0fff_ffff << 28) << 4;
     let quarters = halves & 0x0000_3fff_0000_3fff | (halves & 0x0fff_c000_0fff_c000) << 2;
     let bytes = quarters & 0x007f_007f_007f_007f | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
-    let more = 0x8080_8080_8080_8080 & ((1 << (8 * (len - 1))) - 1);
+    let more = FOLLOWED & ((1 << (8 * (len - 1))) - 1);
     // All bytes at once, because copies of a constant length are inlined.
     let end = out.len() + len;
     out.extend_from_slice(&(bytes | more).to_le_bytes());
@@ -64,9 +67,37 @@ pub(crate) fn replace_varint(out: &mut Vec<u8>, at: usize, old: u64, new: u64) {
     out.splice(at..at + varint_len(old), bytes);
 }
 
+/// Returns the first eight bytes, and the length of a varint at their start if it ends within them.
+#[inline]
+fn word(bytes: &[u8]) -> Option<(u64, usize)> {
+    let word = u64::from_le_bytes(*bytes.first_chunk()?);
+    let ends = !word & FOLLOWED;
+    (ends != 0).then(|| (word, ends.trailing_zeros() as usize / 8 + 1))
+}
+
+/// Returns the end of a varint, whose value is not read.
+#[inline]
+pub(crate) fn varint_end(bytes: &[u8]) -> Option<usize> {
+    match word(bytes) {
+        Some((_, len)) => Some(len),
+        None => bytes.iter().position(|byte| *byte < 0x80).map(|last| last + 1),
+    }
+}
+
 /// Reads a varint of any length, and removes it.
 #[inline(never)]
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let Some((word, len)) = word(bytes) else { return take_bytewise(bytes) };
+    *bytes = bytes.get(len..)?;
+    // The inverse of the steps in `long_varint`.
+    let own = word & !FOLLOWED & (u64::MAX >> (64 - 8 * len));
+    let quarters = own & 0x007f_007f_007f_007f | (own & 0x7f00_7f00_7f00_7f00) >> 1;
+    let halves = quarters & 0x0000_3fff_0000_3fff | (quarters & 0x3fff_0000_3fff_0000) >> 2;
+    Some(halves & 0x0fff_ffff | (halves & 0x0fff_ffff_0000_0000) >> 4)
+}
+
+#[cold]
+fn take_bytewise(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for (position, &byte) in bytes.iter().enumerate().take(LONGEST) {
         if position == LONGEST - 1 && byte > 1 {
@@ -146,13 +177,18 @@ mod tests {
                 let mut bytes = Vec::new();
                 varint(&mut bytes, value);
                 assert_eq!(bytes.len(), varint_len(value));
-                let mut rest = &bytes[..];
-                assert_eq!(take_varint(&mut rest), Some(value));
-                assert!(rest.is_empty());
+                for further in [&[][..], &[0], &[0xff; 8]] {
+                    let bytes = [&bytes, further].concat();
+                    let mut rest = &bytes[..];
+                    assert_eq!(take_varint(&mut rest), Some(value));
+                    assert_eq!(rest, further);
+                    assert_eq!(varint_end(&bytes), Some(bytes.len() - further.len()));
+                }
             }
         }
         assert_eq!(take_varint(&mut &[0xff; 10][..]), None, "more than 64 bits");
         assert_eq!(take_varint(&mut &[0x80, 0x80][..]), None, "no end");
+        assert_eq!(varint_end(&[0x80, 0x80]), None, "no end");
     }
 
     #[test]

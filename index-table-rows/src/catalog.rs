@@ -104,6 +104,7 @@ impl Catalog {
     ///
     /// [`Unrecorded`](crate::Reason::Unrecorded) if the value needs what [`record`](Self::record) would add, and the errors of
     /// the value. `out` is as before.
+    #[inline(always)]
     pub fn encode<T: Serialize + ?Sized>(&self, value: &T, out: &mut Vec<u8>) -> Result {
         let start = out.len();
         write::write(self, None, value, out).inspect_err(|_| out.truncate(start))

@@ -2,7 +2,7 @@
 
 use super::{Fields, fields::Row};
 use crate::{
-    bytes::varint,
+    bytes::{varint, varint_end},
     catalog::Catalog,
     error::Result,
     kind::{Field, Kind},
@@ -17,9 +17,22 @@ pub(crate) fn copy(
     out: &mut Vec<u8>,
 ) -> Result<bool> {
     let start = out.len();
-    if copy_simple(catalog, row, names, out).is_some() {
-        return Ok(true);
+    match copy_simple(catalog, row, names, out) {
+        Some(()) => Ok(true),
+        None => copy_other(catalog, row, names, out, start),
     }
+}
+
+/// Like [`copy`], for any row. `start` is the length of `out` before.
+#[cold]
+#[inline(never)]
+fn copy_other(
+    catalog: &Catalog,
+    row: &[u8],
+    names: &[&[&'static str]],
+    out: &mut Vec<u8>,
+    start: usize,
+) -> Result<bool> {
     out.truncate(start);
     let copied = catalog.fields(row).and_then(|fields| copy_any(fields, row, names, out));
     if copied.is_err() {
@@ -35,60 +48,57 @@ fn copy_simple(
     names: &[&[&'static str]],
     out: &mut Vec<u8>,
 ) -> Option<()> {
-    let (fields, mut rest) = short(catalog, row)?;
-    out.push(*row.first()?);
-    let mut fields = fields.iter();
+    let (number, mut fields) = short(catalog, row)?;
+    out.push(number);
+    let mut end = 1;
     for names in names {
         let name = names.first()?;
-        loop {
-            let field = fields.next().filter(|field| !field.absent)?;
-            let after = after(&field.kind, rest)?;
-            if field.name.is_asked(name) {
-                out.extend_from_slice(rest.get(..rest.len() - after.len())?);
-                rest = after;
-                break;
-            }
-            rest = after;
+        let position = fields.iter().position(|field| field.name.is_asked(name))?;
+        let (passed, rest) = fields.split_at_checked(position + 1)?;
+        let mut start = end;
+        for field in passed {
+            start = end;
+            end = end_of(field, row, start)?;
         }
+        out.extend_from_slice(row.get(start..end)?);
+        fields = rest;
     }
     Some(())
 }
 
-/// Returns the bytes after a value of a simple kind.
+/// Returns the end of a value of a simple kind. In a damaged row, it may be after the end of the row.
 #[inline(always)]
-fn after<'r>(kind: &Kind, bytes: &'r [u8]) -> Option<&'r [u8]> {
-    match (kind, bytes) {
-        (Kind::Text, &[len @ ..0x80, ref rest @ ..]) => rest.get(usize::from(len)..),
-        (Kind::Unsigned, &[..0x80, ref rest @ ..]) => Some(rest),
-        _ => after_other(kind, bytes),
+fn end_of(field: &Field, row: &[u8], start: usize) -> Option<usize> {
+    match (&field.kind, row.get(start)) {
+        (Kind::Text, Some(&len @ ..0x80)) => Some(start + 1 + usize::from(len)),
+        (Kind::Unsigned, _) => Some(start + varint_end(row.get(start..)?)?),
+        _ if field.absent => None,
+        _ => Some(start + len_of_other(&field.kind, row.get(start..)?)?),
     }
 }
 
 #[inline(never)]
-fn after_other<'r>(kind: &Kind, bytes: &'r [u8]) -> Option<&'r [u8]> {
-    let len = match kind {
+fn len_of_other(kind: &Kind, bytes: &[u8]) -> Option<usize> {
+    Some(match kind {
         Kind::Unit => 0,
         Kind::U8 | Kind::I8 | Kind::Bool => 1,
         Kind::F32 => 4,
         Kind::F64 => 8,
         Kind::U128 | Kind::I128 | Kind::Bytes16 => 16,
-        Kind::Unsigned | Kind::Signed => bytes.iter().position(|byte| *byte < 0x80)? + 1,
+        Kind::Unsigned | Kind::Signed => varint_end(bytes)?,
         Kind::Text | Kind::Bytes => match bytes.first()? {
             len @ ..0x80 => 1 + usize::from(*len),
             _ => return None,
         },
         Kind::Option(kind) => match bytes {
-            [0, rest @ ..] => return Some(rest),
-            [1, rest @ ..] => return after(kind, rest),
+            [0, ..] => 1,
+            [1, rest @ ..] => 1 + len_of_other(kind, rest)?,
             _ => return None,
         },
         _ => return None,
-    };
-    bytes.get(len..)
+    })
 }
 
-#[cold]
-#[inline(never)]
 fn copy_any<'de>(
     mut all: Fields<'de, '_>,
     row: &'de [u8],
@@ -169,12 +179,12 @@ fn copy_pairs<'c>(
     Ok(pairs.len() >= names.len())
 }
 
-/// Returns the fields and the values of a struct whose number has one byte.
+/// Returns the number and the fields of a struct whose number has one byte.
 #[inline]
-fn short<'r, 'c>(catalog: &'c Catalog, row: &'r [u8]) -> Option<(&'c [Field], &'r [u8])> {
-    let [number @ ..0x80, rest @ ..] = row else { return None };
-    match catalog.unions.first()?.kinds.get(usize::from(*number))? {
-        Kind::Struct(list) => Some((&catalog.lists.get(*list as usize)?.fields, rest)),
+fn short<'c>(catalog: &'c Catalog, row: &[u8]) -> Option<(u8, &'c [Field])> {
+    let &[number @ ..0x80, ..] = row else { return None };
+    match catalog.unions.first()?.kinds.get(usize::from(number))? {
+        Kind::Struct(list) => Some((number, &catalog.lists.get(*list as usize)?.fields)),
         _ => None,
     }
 }

@@ -59,22 +59,17 @@ impl std::fmt::Debug for RowOutput<'_> {
 /// The number before a version. Smaller numbers are those of lists, of which the row has the first version.
 const VERSION: u32 = 8192;
 
-/// Appends the bytes of `row` to `out`.
+/// Appends the bytes of `row` to `out`. After an error, `out` may have a part of them.
 #[inline]
 pub(crate) fn encode<R: Entity>(
     lists: &Lists,
     row: &R,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
-    let start = out.len();
     if R::TABLE.version != 1 {
         push_number(VERSION.saturating_add(R::TABLE.version), out);
     }
-    let encoded = row.encode(RowOutput { lists, is_private: false, bytes: out });
-    if encoded.is_err() {
-        out.truncate(start);
-    }
-    encoded
+    row.encode(RowOutput { lists, is_private: false, bytes: out })
 }
 
 /// Appends a varint.
@@ -202,7 +197,16 @@ pub(crate) fn list(row: &[u8]) -> Result<(u32, u32), DecodeError> {
 }
 
 /// Whether two rows of the current version are of the same list.
+#[inline]
 pub(crate) fn has_same_list(version: u32, row: &[u8], other: &[u8]) -> bool {
+    match (version, row, other) {
+        (1, [own @ ..0x80, ..], [other @ ..0x80, ..]) => own == other,
+        _ => has_same_long_list(version, row, other),
+    }
+}
+
+#[cold]
+fn has_same_long_list(version: u32, row: &[u8], other: &[u8]) -> bool {
     let list = |bytes| body(bytes, version).and_then(number).map(|(list, _)| list);
     list(row).is_ok_and(|own| list(other) == Ok(own))
 }

@@ -308,14 +308,10 @@ impl TableRows {
     /// Whether a stored row is equal to the row with the bytes `new`.
     #[inline]
     pub(crate) fn is_same(&self, stored: &[u8], new: &[u8]) -> bool {
-        stored == new || self.has_same_values(stored, new)
-    }
-
-    #[cold]
-    fn has_same_values(&self, stored: &[u8], new: &[u8]) -> bool {
         // Rows of the same list that differ have other values, unless structs and enums inside of them have changed.
-        !row::has_same_list(self.schema.version, stored, new)
-            && (self.vtable.is_same)(&self.lists, stored, new)
+        stored == new
+            || !row::has_same_list(self.schema.version, stored, new)
+                && (self.vtable.is_same)(&self.lists, stored, new)
     }
 
     /// Whether a write of `new` in the place of a stored row would have no effect. A write counts in the revision.

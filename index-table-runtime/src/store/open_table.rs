@@ -20,7 +20,11 @@ use crate::{
         shard::ShardNumber,
     },
     placement::{Reader, Tables, shards::OpenTables},
-    write::{SharedTable, maintenance::MaintenancePlan, rows},
+    write::{
+        SharedTable,
+        maintenance::MaintenancePlan,
+        rows::{self, LoadRow, MadeLists},
+    },
 };
 
 /// The number of rows of a table that each process reads back as a test.
@@ -400,42 +404,9 @@ impl OpenTable {
         }
     }
 
-    /// Loads the image of a row before it is written, and tests whether the row can be read back.
-    ///
-    /// A row can't be read back if its `Deserialize` does not accept the output of its `Serialize`. The derive sees the serde
-    /// attributes of the row's fields, but not those inside the types of the fields. Without a test, the error would only
-    /// occur when the row is read. The result mostly depends on the types and kinds, so a release build tests the first rows,
-    /// and each row that makes new lists. After a row was refused, and with debug assertions, every row is tested.
-    #[inline]
-    pub(crate) fn load_new<R: Entity>(
-        &self,
-        row: &R,
-        new: &mut Image,
-        tried: &mut Image,
-    ) -> Result<()> {
-        let lists = &self.rows.lists;
-        let before = lists.version();
-        new.load(lists, row)?;
-        if !cfg!(debug_assertions) && !R::READS_BACK && lists.version() == before {
-            let so_far = self.tried.load(Ordering::Relaxed);
-            if (TRIED_ROWS..ALL_TRIED).contains(&so_far) {
-                return Ok(());
-            }
-            if so_far < TRIED_ROWS {
-                let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-                let _ = self.tried.compare_exchange(so_far, so_far + 1, set, fetch);
-            }
-        }
-        if let Err(error) = rows::try_back(&self.rows, new, tried) {
-            // The lists of the refused row stay, so a later row like it makes none.
-            self.tried.store(ALL_TRIED, Ordering::Relaxed);
-            return Err(error);
-        }
-        if R::READS_BACK {
-            // The entries, totals and references are those of the row as it is read later.
-            mem::swap(new, tried);
-        }
-        Ok(())
+    /// Returns a row to be written to the table.
+    pub(crate) const fn new_row<'a, R>(&'a self, row: &'a R) -> NewRow<'a, R> {
+        NewRow { table: self, row }
     }
 
     /// Returns the shard that has the rows with this shard key; 0 in a store with one shard.
@@ -458,5 +429,58 @@ impl OpenTable {
             return Ok(());
         }
         Err(Error::WrongStore { table: self.schema.name })
+    }
+}
+
+/// A row to be written to a table.
+///
+/// Before it is written, it is tested whether the row can be read back.
+/// A row can't be read back if its `Deserialize` does not accept the output of its `Serialize`. The derive sees the serde
+/// attributes of the row's fields, but not those inside the types of the fields. Without a test, the error would only
+/// occur when the row is read. The result mostly depends on the types and kinds, so a release build tests the first rows,
+/// and each row that makes new lists. After a row was refused, and with debug assertions, every row is tested.
+pub(crate) struct NewRow<'a, R> {
+    table: &'a OpenTable,
+    row: &'a R,
+}
+
+impl<R: Entity> LoadRow for NewRow<'_, R> {
+    #[inline]
+    fn load_row(&self, new: &mut Image) -> Result<MadeLists> {
+        let lists = &self.table.rows.lists;
+        let before = lists.position();
+        new.load_row(lists, self.row)?;
+        Ok(if lists.position() == before { MadeLists::No } else { MadeLists::Yes })
+    }
+
+    #[inline]
+    fn load_entries(&self, new: &mut Image, tried: &mut Image, made: MadeLists) -> Result<()> {
+        let Self { table, row } = *self;
+        new.load_entries(&table.rows.lists, row)?;
+        if !cfg!(debug_assertions) && !R::READS_BACK && made == MadeLists::No {
+            let so_far = table.tried.load(Ordering::Relaxed);
+            if (TRIED_ROWS..ALL_TRIED).contains(&so_far) {
+                return Ok(());
+            }
+            if so_far < TRIED_ROWS {
+                let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+                let _ = table.tried.compare_exchange(so_far, so_far + 1, set, fetch);
+            }
+        }
+        if let Err(error) = rows::try_back(&table.rows, new, tried) {
+            // The lists of the refused row stay, so a later row like it makes none.
+            table.tried.store(ALL_TRIED, Ordering::Relaxed);
+            return Err(error);
+        }
+        if R::READS_BACK {
+            // The entries, totals and references are those of the row as it is read later.
+            mem::swap(new, tried);
+        }
+        Ok(())
+    }
+
+    fn load(&self, new: &mut Image, tried: &mut Image) -> Result<()> {
+        let made = self.load_row(new)?;
+        self.load_entries(new, tried, made)
     }
 }

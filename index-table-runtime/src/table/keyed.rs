@@ -18,7 +18,10 @@ use crate::{
     },
     upkeep::opening,
     usage::{RowWrite, trace::span},
-    write::{Scratch, rows},
+    write::{
+        Scratch,
+        rows::{self, LoadRow as _},
+    },
 };
 
 /// A table with the methods that have a key or an index as a parameter, for generated methods. They are not methods
@@ -255,7 +258,7 @@ impl<R: Entity> KeyedTable<R> {
     /// [`Error::IndexNotReadable`]. After an error, nothing has changed.
     pub fn put_by(&self, txn: &mut WriteTxn<'_>, index: usize, row: &R) -> Result<()> {
         let open = &self.table.open;
-        open.write_row(txn, Writing::PutBy(index), &mut |new, tried| open.load_new(row, new, tried))
+        open.write_row(txn, Writing::PutBy(index), &open.new_row(row))
     }
 
     /// Removes the row with this key in the unique index at this position. Returns false if there is no such row.
@@ -369,7 +372,7 @@ impl<R: Entity> Table<R> {
             return Ok(None);
         };
         let value = change(&mut row)?;
-        self.open.load_new(&row, new, tried)?;
+        self.open.new_row(&row).load(new, tried)?;
         rows::update(&self.open.rows, &mut writer, old, new, written, RowWrite::Update)?;
         Ok(Some(value))
     }
@@ -390,7 +393,7 @@ impl<R: Entity> Table<R> {
             if let Some(change) = change.take() {
                 change(&mut row);
             }
-            self.open.load_new(&row, new, tried)?;
+            self.open.new_row(&row).load(new, tried)?;
             Ok(true)
         })
     }

@@ -121,7 +121,7 @@ impl<R: Entity> Table<R> {
     /// [`Error::Codec`](crate::Error::Codec), after which nothing has changed; the [errors of writing](crate::Error#common-errors).
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         let open = &self.open;
-        open.write_row(txn, Writing::Insert, &mut |new, tried| open.load_new(row, new, tried))
+        open.write_row(txn, Writing::Insert, &open.new_row(row))
     }
 
     /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
@@ -168,7 +168,7 @@ impl<R: Entity> Table<R> {
     /// [errors of writing](crate::Error#common-errors).
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         let open = &self.open;
-        open.write_row(txn, Writing::Put, &mut |new, tried| open.load_new(row, new, tried))
+        open.write_row(txn, Writing::Put, &open.new_row(row))
     }
 
     /// Writes a row like [`put`](Table::put), and returns the replaced row.
@@ -181,14 +181,16 @@ impl<R: Entity> Table<R> {
     pub fn replace(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<Option<R>> {
         txn.operate(|txn| {
             span!(TRACE, "put", table = R::TABLE.name);
-            let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
-            self.open.load_new(row, new, tried)?;
-            let key = new.primary_key();
+            let (mut writer, scratch, written) = txn.row_writer(&self.open)?;
+            let mut key = KeyBuf::new();
+            row.primary_key(&mut key);
+            let key = key.as_bytes();
             let before = match writer.reader().fact(key)? {
                 Some(bytes) => self.decode(bytes, Source::Facts, key)?,
                 None => None,
             };
-            rows::put(&self.open.rows, &mut writer, old, new, written)?;
+            let row = &self.open.new_row(row);
+            rows::put(&self.open.rows, &mut writer, row, scratch, written)?;
             Ok(before)
         })
     }

@@ -10,7 +10,8 @@ use crate::{
     placement::Writer,
     store::WriteTxn,
     write::{
-        Scratch, Written, rows,
+        Scratch, Written,
+        rows::{self, LoadRow as _},
         sequence::{self, Next},
     },
 };
@@ -54,7 +55,7 @@ impl<R: Entity> Table<R> {
         next: &Next<N>,
         row: &R,
     ) -> Result<()> {
-        self.open.load_new(row, new, tried)?;
+        self.open.new_row(row).load(new, tried)?;
         let mut given = KeyBuf::new();
         given.extend(leading);
         if given.push(&next.key()?).as_bytes() != new.primary_key() {

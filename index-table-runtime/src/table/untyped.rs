@@ -19,7 +19,7 @@ use crate::{
     usage::{RowWrite, trace::span},
     write::{
         Scratch,
-        rows::{self, Cascading},
+        rows::{self, Cascading, LoadRow},
     },
 };
 
@@ -77,31 +77,30 @@ impl OpenTable {
         query::row_by(reader, self.schema, ledger, source, key.range.start())
     }
 
-    /// Writes the row that `load` loads into the first image. [`OpenTable::load_new`] needs the second.
+    /// Writes a row.
     pub(super) fn write_row(
         self: &Arc<Self>,
         txn: &mut WriteTxn<'_>,
         how: Writing,
-        load: &mut dyn FnMut(&mut Image, &mut Image) -> Result<()>,
+        row: &dyn LoadRow,
     ) -> Result<()> {
         txn.operate(|txn| match how {
             Writing::Insert => {
                 span!(TRACE, "insert", table = self.schema.name);
                 let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(self)?;
-                load(new, tried)?;
+                row.load(new, tried)?;
                 rows::insert(&self.rows, &mut writer, new, written)
             }
             Writing::Put => {
                 span!(TRACE, "put", table = self.schema.name);
-                let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(self)?;
-                load(new, tried)?;
-                rows::put(&self.rows, &mut writer, old, new, written)
+                let (mut writer, scratch, written) = txn.row_writer(self)?;
+                rows::put(&self.rows, &mut writer, row, scratch, written)
             }
             Writing::PutBy(index) => {
                 span!(TRACE, "put", table = self.schema.name);
                 txn.reader_of(self, Source::Index(index))?;
                 let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(self)?;
-                load(new, tried)?;
+                row.load(new, tried)?;
                 rows::put_by(&self.rows, &mut writer, index, old, new, written)
             }
         })

@@ -14,7 +14,7 @@ use crate::{
     query::DANGLING,
     usage::RowWrite,
     write::{
-        Counting, Written,
+        Counting, Scratch, Written,
         aggregates::NewTotals,
         changes,
         maintenance::MaintenancePlan,
@@ -22,6 +22,25 @@ use crate::{
         unique::{self, Unclaimed},
     },
 };
+
+/// Whether a row that is written has made new lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MadeLists {
+    No,
+    Yes,
+}
+
+/// A row to be written, of any type.
+pub(crate) trait LoadRow {
+    /// Loads its primary key and its bytes. The image can be compared with a stored row.
+    fn load_row(&self, new: &mut Image) -> Result<MadeLists>;
+
+    /// Loads its entries. Some rows are read back from their bytes, into `tried`.
+    fn load_entries(&self, new: &mut Image, tried: &mut Image, made: MadeLists) -> Result<()>;
+
+    /// Loads the whole row.
+    fn load(&self, new: &mut Image, tried: &mut Image) -> Result<()>;
+}
 
 /// Decodes a new row from its bytes, and checks that its keys are the same.
 pub(crate) fn try_back(rows: &TableRows, new: &Image, tried: &mut Image) -> Result<()> {
@@ -44,24 +63,25 @@ pub(crate) fn try_back(rows: &TableRows, new: &Image, tried: &mut Image) -> Resu
     Err(unreadable("has other keys when it is read back from its serialized bytes".into()))
 }
 
-/// Writes `new`, and replaces the row with the same primary key if there is one.
+/// Writes `row`, and replaces the row with the same primary key if there is one.
 pub(crate) fn put(
     rows: &TableRows,
     writer: &mut Writer<'_, '_>,
-    old: &mut Image,
-    new: &mut Image,
+    row: &dyn LoadRow,
+    Scratch { old, new, tried }: &mut Scratch,
     written: &mut Written,
 ) -> Result<()> {
-    match writer.reader().fact(new.primary_key())? {
-        Some(bytes) if rows.is_unchanged(bytes, new.row()) => return Ok(()),
-        Some(bytes) => {
-            rows.load_stored(old, bytes, new.primary_key())?;
-        }
-        None => {
-            rows.revise(None, new)?;
-            return add(rows, writer, new, written, RowWrite::Put);
-        }
+    let made = row.load_row(new)?;
+    let stored = writer.reader().fact(new.primary_key())?;
+    if stored.is_some_and(|bytes| rows.is_unchanged(bytes, new.row())) {
+        return Ok(());
     }
+    row.load_entries(new, tried, made)?;
+    let Some(bytes) = stored else {
+        rows.revise(None, new)?;
+        return add(rows, writer, new, written, RowWrite::Put);
+    };
+    rows.load_stored(old, bytes, new.primary_key())?;
     rows.revise(Some(old), new)?;
     rows.keep_fields(old, new)?;
     replace(rows, writer, old, new, written)?;

@@ -219,6 +219,12 @@ impl Lists {
         self.catalog().version()
     }
 
+    /// Returns a number that changes with the current catalog.
+    #[inline]
+    pub(crate) fn position(&self) -> usize {
+        self.current.load(Ordering::Acquire)
+    }
+
     /// Returns a number that changes when claims are lost.
     #[inline]
     pub(crate) fn lineage(&self) -> u64 {

@@ -39,12 +39,33 @@ impl Image {
     ///
     /// # Errors
     ///
+    /// Those of [`load_row`](Image::load_row) and [`load_entries`](Image::load_entries).
+    pub(crate) fn load<R: Entity>(&mut self, lists: &Lists, row: &R) -> Result<()> {
+        self.load_row(lists, row)?;
+        self.load_entries(lists, row)
+    }
+
+    /// Loads the primary key and the bytes of `row`. The entries are still those of another row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Codec`](crate::Error::Codec)
+    #[inline]
+    pub(crate) fn load_row<R: Entity>(&mut self, lists: &Lists, row: &R) -> Result<()> {
+        self.row.clear();
+        row::encode(lists, row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
+        self.load_primary_key(row);
+        Ok(())
+    }
+
+    /// Loads the entries of `row`, which was [loaded](Image::load_row).
+    ///
+    /// # Errors
+    ///
     /// [`Error::Codec`](crate::Error::Codec) and [`Error::KeyTooLong`](crate::Error::KeyTooLong), so that a
     /// loaded row can be written.
     #[inline]
-    pub(crate) fn load<R: Entity>(&mut self, lists: &Lists, row: &R) -> Result<()> {
-        self.row.clear();
-        row::encode(lists, row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
+    pub(crate) fn load_entries<R: Entity>(&mut self, lists: &Lists, row: &R) -> Result<()> {
         self.load_keys(lists, row, true, None)?;
         self.check_lengths(R::TABLE)?;
         if R::AGGREGATES.is_empty() {
@@ -64,6 +85,7 @@ impl Image {
     ) -> Result<()> {
         self.row.clear();
         self.row.extend_from_slice(bytes);
+        self.load_primary_key(row);
         self.load_keys(lists, row, false, only)
     }
 
@@ -79,7 +101,13 @@ impl Image {
         Ok(())
     }
 
-    /// Loads the primary key, and the entries in all indexes or in the index `only`.
+    #[inline]
+    fn load_primary_key<R: Entity>(&mut self, row: &R) {
+        self.primary_key.clear();
+        row.primary_key(&mut self.primary_key);
+    }
+
+    /// Loads the entries in all indexes or in the index `only`.
     fn load_keys<R: Entity>(
         &mut self,
         lists: &Lists,
@@ -88,8 +116,6 @@ impl Image {
         only: Option<usize>,
     ) -> Result<()> {
         (self.is_renewed, self.has_unread) = (false, false);
-        self.primary_key.clear();
-        row.primary_key(&mut self.primary_key);
         self.entries.clear();
         self.hashed.clear();
         self.hashed_ranges.clear();
@@ -98,9 +124,12 @@ impl Image {
                 self.entries.finish_index();
                 continue;
             }
-            row.entries(index, &mut self.entries)
-                .and_then(|()| self.entries.copy_included(lists, row, (&self.row, is_new)))
-                .map_err(|error| error.of(R::TABLE.name))?;
+            row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
+            if matches!(declared.strategy, Strategy::Partial(_)) {
+                self.entries
+                    .copy_included(lists, row, (&self.row, is_new))
+                    .map_err(|error| error.of(R::TABLE.name))?;
+            }
             self.entries.finish_index();
             // Only a unique index compares the values of hashed fields.
             if declared.unique {
@@ -382,7 +411,9 @@ impl<'a> Iterator for Keys<'a> {
 impl EntryBuffer {
     /// Starts the next key of the current index, and returns the buffer for its fields.
     pub fn key(&mut self) -> &mut KeyBuf {
-        self.close_key();
+        if self.key_start.is_some() {
+            self.close_former_key();
+        }
         self.key_start = Some(self.bytes.len());
         &mut self.bytes
     }
@@ -408,15 +439,33 @@ impl EntryBuffer {
         row: &R,
         (bytes, is_new): (&[u8], bool),
     ) -> Result<(), EncodeError> {
-        let first = self.ends.last().map_or(0, |ends| ends.included);
-        let Some(included @ [_, ..]) = self.included.get(first..) else { return Ok(()) };
-        let start = self.data.len();
-        if let Ok(body) = row::body(bytes, R::TABLE.version)
-            && lists.copy_fields(body, is_new, included, &mut self.data)?
-        {
+        if self.copy_fields(lists, (bytes, R::TABLE.version), is_new)? {
             return Ok(());
         }
-        self.data.truncate(start);
+        self.copy_of_current(lists, row)
+    }
+
+    /// Copies the included fields of the current index. Returns false if the row is of an older version, or its list lacks a field.
+    fn copy_fields(
+        &mut self,
+        lists: &Lists,
+        (bytes, version): (&[u8], u32),
+        is_new: bool,
+    ) -> Result<bool, EncodeError> {
+        let included = last_part(&self.ends, |ends| ends.included, &self.included);
+        if included.is_empty() {
+            return Ok(true);
+        }
+        let Ok(body) = row::body(bytes, version) else { return Ok(false) };
+        Ok(lists.copy_fields(body, is_new, included, &mut self.data)?)
+    }
+
+    /// Copies the included fields of the current index from the row as it would be written now.
+    #[cold]
+    #[inline(never)]
+    fn copy_of_current<R: Entity>(&mut self, lists: &Lists, row: &R) -> Result<(), EncodeError> {
+        let included = last_part(&self.ends, |ends| ends.included, &self.included);
+        self.data.truncate(self.ends.last().map_or(0, |ends| ends.data));
         let (mut bytes, is_private) = (Vec::new(), self.is_only_read);
         row.encode(RowOutput { lists, is_private, bytes: &mut bytes })?;
         if is_private {
@@ -450,10 +499,14 @@ impl EntryBuffer {
     }
 
     fn has_same_key_ends(&self, other: &Self) -> bool {
-        Iterator::eq(
-            self.ends.iter().map(|ends| ends.keys),
-            other.ends.iter().map(|ends| ends.keys),
-        )
+        let (own, other) = (&self.ends, &other.ends);
+        own.len() == other.len() && own.iter().zip(other).all(|(own, other)| own.keys == other.keys)
+    }
+
+    /// Finishes a key of the current index that is followed by another. Most rows have one key in an index.
+    #[cold]
+    fn close_former_key(&mut self) {
+        self.close_key();
     }
 
     /// Finishes the last key of the current index, which ends at the end of the bytes.
@@ -508,6 +561,12 @@ impl EntryBuffer {
         let data = part(&self.ends, index, |ends| ends.data).and_then(|data| self.data.get(data));
         data.unwrap_or_default()
     }
+}
+
+/// Returns what the unfinished index has of these values.
+#[inline]
+fn last_part<'v, T>(ends: &[Ends], end: impl Fn(&Ends) -> usize, values: &'v [T]) -> &'v [T] {
+    values.get(ends.last().map_or(0, end)..).unwrap_or_default()
 }
 
 /// Returns the range of the index at this position, which starts at the end of the preceding index.

@@ -177,7 +177,8 @@ pub(crate) fn add_entries(
     put_entries(index, new, new.data(index, declared), sink)
 }
 
-#[inline]
+#[expect(clippy::inline_always, reason = "it would be one more call for each index")]
+#[inline(always)]
 fn put_entries(index: usize, new: &Image, data: &[u8], sink: &mut impl Sink) -> Result<()> {
     let primary_key = new.primary_key();
     for key in new.keys(index) {

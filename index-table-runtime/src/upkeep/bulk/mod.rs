@@ -29,7 +29,7 @@ use crate::{
     },
     store::{OpenTable, Store, WriteTxn},
     usage::{Progress, ProgressReporter, trace::span},
-    write::Scratch,
+    write::{Scratch, rows::LoadRow as _},
 };
 use apply::apply;
 use gather::{FailedRow, Gatherer, Policy};
@@ -386,7 +386,7 @@ struct Loading<'a, 's, R> {
 
 impl<R: Entity> Loading<'_, '_, R> {
     fn add(&mut self, row: &R) -> Result<()> {
-        self.table.load_new(row, &mut self.new, &mut self.tried)?;
+        self.table.new_row(row).load(&mut self.new, &mut self.tried)?;
         self.table.rows.begin_missing_revision(&mut self.new)?;
         self.reporter.add(1);
         let number = self.read;

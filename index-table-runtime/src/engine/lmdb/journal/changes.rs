@@ -2,6 +2,8 @@
 //!
 //! This module does no input or output. `docs/FORMAT.md` fixes the bytes ("Changes").
 
+use std::ops::Range;
+
 use super::read::Rest;
 
 const USE: u8 = 1;
@@ -30,8 +32,8 @@ pub(crate) enum Operation<'b> {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     bytes: Vec<u8>,
-    /// The database of the last operation.
-    database: String,
+    /// The place in `bytes` of the name of the last operation's database.
+    database: Range<usize>,
     operations: u64,
 }
 
@@ -39,7 +41,7 @@ pub(crate) struct Changes {
 #[derive(Debug, Default)]
 pub(crate) struct Mark {
     bytes: usize,
-    database: String,
+    database: Range<usize>,
     operations: u64,
 }
 
@@ -71,7 +73,7 @@ impl Changes {
         const LARGE: usize = 4 << 20;
         self.bytes.clear();
         self.bytes.shrink_to(LARGE);
-        self.database.clear();
+        self.database = 0..0;
     }
 
     /// Returns the current position. The next operation names its database, so that a part can begin with it.
@@ -99,27 +101,26 @@ impl Changes {
     }
 
     pub(crate) fn add(&mut self, database: &str, operation: Operation<'_>) {
-        if self.database != database {
-            self.database.clear();
-            self.database.push_str(database);
-            self.bytes.push(USE);
-            self.short(database.len());
+        if self.bytes.get(self.database.clone()) != Some(database.as_bytes()) {
+            let [low, high] = short(database);
+            self.bytes.extend_from_slice(&[USE, low, high]);
+            let start = self.bytes.len();
             self.bytes.extend_from_slice(database.as_bytes());
+            self.database = start..self.bytes.len();
         }
         self.operations += 1;
         match operation {
             Operation::Put { key, value } => {
-                self.bytes.push(PUT);
-                self.short(key.len());
+                let [low, high] = short(key);
                 // Values of LMDB are not longer.
-                let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
-                self.bytes.extend_from_slice(&length.to_le_bytes());
+                let [a, b, c, d] = u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes();
+                self.bytes.extend_from_slice(&[PUT, low, high, a, b, c, d]);
                 self.bytes.extend_from_slice(key);
                 self.bytes.extend_from_slice(value);
             }
             Operation::Delete { key } => {
-                self.bytes.push(DELETE);
-                self.short(key.len());
+                let [low, high] = short(key);
+                self.bytes.extend_from_slice(&[DELETE, low, high]);
                 self.bytes.extend_from_slice(key);
             }
             Operation::Clear => self.bytes.push(CLEAR),
@@ -127,12 +128,11 @@ impl Changes {
             Operation::Drop => self.bytes.push(DROP),
         }
     }
+}
 
-    /// Writes a length. Names and keys have at most 511 bytes, since LMDB has refused longer ones before.
-    fn short(&mut self, length: usize) {
-        let length = u16::try_from(length).unwrap_or(u16::MAX);
-        self.bytes.extend_from_slice(&length.to_le_bytes());
-    }
+/// Returns the length of a name or a key. They have at most 511 bytes, since LMDB has refused longer ones before.
+fn short(bytes: impl AsRef<[u8]>) -> [u8; 2] {
+    u16::try_from(bytes.as_ref().len()).unwrap_or(u16::MAX).to_le_bytes()
 }
 
 /// An iterator over encoded operations, each with the name of its database. It ends after an error.
