@@ -1,8 +1,11 @@
+//! Checking the files of a store.
+
 use std::time::Instant;
 
 use super::Store;
 use crate::{
     model::error::{Error, Result},
+    placement::shards::Manager,
     usage::Progress,
 };
 
@@ -55,7 +58,11 @@ impl Store {
         }
         self.inner.engines.each_lmdb().try_for_each(|engine| {
             let begun = Instant::now();
-            engine.check(&mut |done, all| progress(Progress::new("pages", done, Some(all), begun)))
-        })
+            engine
+                .check(&mut |done, all| progress(Progress::new("pages", done, Some(all), begun)))?;
+            engine.check_lists()
+        })?;
+        let shards = self.inner.engines.several();
+        shards.and_then(|shards| shards.manager()).map_or(Ok(()), Manager::check_lists)
     }
 }

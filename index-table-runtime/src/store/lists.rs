@@ -8,7 +8,7 @@ use crate::{
     locks::Mutex,
     model::{
         error::Result,
-        lists::{LISTS, Lists, Records, Registry},
+        lists::{LISTS, Lists, Records, Registry, decode},
         row_vtable::{RowVtable, TableRows},
     },
     placement::shards::Manager,
@@ -134,7 +134,7 @@ impl Places {
     }
 }
 
-/// Reads the record of a table's lists.
+/// Reads the record of a table's lists; the second copy if the first one can't be used.
 fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     #[cfg(feature = "postgres")]
     if let Some(engine) = engine.postgres() {
@@ -142,7 +142,11 @@ fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     }
     let own = format!("{table}.{LISTS}");
     let records = engine.catalog()?;
-    Ok(records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record))
+    let first = records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record);
+    if first.as_deref().is_some_and(|first| decode(first).is_some()) {
+        return Ok(first);
+    }
+    engine.list_copy(table)
 }
 
 impl Inner {

@@ -18,7 +18,11 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{MoveRecord, lists::replace, outside::Announced};
+use super::{
+    MoveRecord,
+    lists::{replace, use_copies, write_copies},
+    outside::Announced,
+};
 use crate::{
     engine::{
         Engine, Options, Query, Read as _, Reader, Writer, latest::Latest, lmdb::ManagerArchive,
@@ -684,12 +688,32 @@ fn damaged(schema: &'static TableSchema, key: &[u8]) -> Error {
     schema.corrupt(Source::Facts, key, DecodeError::Value("no record that this release can read"))
 }
 
-/// Returns all records of a table.
+/// Returns all records of a table, with the intact copies of lists.
 pub(super) fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Encoded> {
+    facts(engine, schema, &use_copies_in)
+}
+
+/// Returns all records of a table, which `complete` has changed.
+pub(super) fn facts(
+    engine: &Engine,
+    schema: &'static TableSchema,
+    complete: &dyn Fn(Reader<'_>, &mut Encoded) -> Result<()>,
+) -> Result<Encoded> {
     let Some(tables) = engine.find_table(schema, Parts::default())? else { return Ok(Vec::new()) };
     let txn = engine.read()?;
     let reader = txn.reader(&tables).ok_or_else(|| Error::internal("another kind of engine"))?;
-    all(reader)
+    let mut records = all(reader)?;
+    complete(reader, &mut records)?;
+    Ok(records)
+}
+
+/// Only the manager has records of lists. The second copies in a shard are of the shard's own tables.
+fn is_manager(reader: Reader<'_>) -> bool {
+    reader.table().name == MANAGER.name
+}
+
+fn use_copies_in(reader: Reader<'_>, records: &mut Encoded) -> Result<()> {
+    if is_manager(reader) { use_copies(reader, records) } else { Ok(()) }
 }
 
 fn all(reader: Reader<'_>) -> Result<Encoded> {
@@ -712,6 +736,7 @@ fn update(
     let mut write = |mut writer: Writer<'_, '_>| {
         let before = all(writer.reader())?;
         records.clone_from(&before);
+        use_copies_in(writer.reader(), &mut records)?;
         change(&mut records)?;
         let removed = before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key));
         for (primary_key, _) in removed {
@@ -719,6 +744,9 @@ fn update(
         }
         for (primary_key, row) in &records {
             writer.change(Change::PutFact { primary_key, row })?;
+        }
+        if is_manager(writer.reader()) {
+            write_copies(&mut writer, &records)?
         }
         Ok(())
     };
