@@ -8,7 +8,7 @@ use crate::{
     locks::Mutex,
     model::{
         error::Result,
-        lists::{LISTS, Lists, Records, Registry, decode},
+        lists::{LISTS, Lists, Records, Registry, choose},
         row_vtable::{RowVtable, TableRows},
     },
     placement::shards::Manager,
@@ -134,7 +134,7 @@ impl Places {
     }
 }
 
-/// Reads the record of a table's lists; the second copy if the first one can't be used.
+/// Reads the record of a table's lists, from the copy that has most of them.
 fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     #[cfg(feature = "postgres")]
     if let Some(engine) = engine.postgres() {
@@ -143,10 +143,10 @@ fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     let own = format!("{table}.{LISTS}");
     let records = engine.catalog()?;
     let first = records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record);
-    if first.as_deref().is_some_and(|first| decode(first).is_some()) {
-        return Ok(first);
-    }
-    engine.list_copy(table)
+    let second = engine.list_copy(table)?;
+    let found = choose(first.as_deref(), second.as_deref());
+    // Copies that can't be used are reported when the table is opened, and by `check`.
+    Ok(found.ok().flatten().map(|found| found.record.to_vec()))
 }
 
 impl Inner {

@@ -4,7 +4,7 @@ use crate::{
     engine::{Engine, Read as _, ReadRecords as _, Records, Space},
     model::{
         error::{Error, Result},
-        lists::{Found, LISTS, Opened, choose, decode},
+        lists::{Found, LISTS, Opened, choose},
         row_vtable::TableRows,
     },
     placement::Writer,
@@ -19,8 +19,7 @@ pub(super) fn open(rows: &TableRows, writer: &Writer<'_, '_>, is_shard: bool) ->
     if rows.lists.settle()? { Ok(()) } else { Err(contradicted(rows.schema.name)) }
 }
 
-/// Takes the lists that a data file has, among the records of its catalog. Reads the second copy of the record if the first one
-/// can't be used.
+/// Takes the lists that a data file has, among the records of its catalog.
 pub(super) fn find(
     engine: &Engine,
     rows: &TableRows,
@@ -29,10 +28,8 @@ pub(super) fn find(
 ) -> Result<()> {
     let name = format!("{}.{LISTS}", rows.schema.name);
     let record = records.iter().find(|(own, _)| *own == name);
-    let first = record.map(|(_, record)| record.as_slice());
-    let is_intact = first.is_some_and(|first| decode(first).is_some());
-    let copy = if is_intact { None } else { engine.list_copy(rows.schema.name)? };
-    take(rows, first, copy.as_deref(), is_shard)
+    let copy = engine.list_copy(rows.schema.name)?;
+    take(rows, record.map(|(_, record)| record.as_slice()), copy.as_deref(), is_shard)
 }
 
 fn take(
@@ -44,8 +41,9 @@ fn take(
     let table = rows.schema.name;
     let found = choose(first, second).map_err(|unusable| unusable.error(table))?;
     let Some(Found { catalog, fault, .. }) = found else { return Ok(()) };
-    // Engines without files have no second copy, and a file of an earlier release gets one.
-    if let Some(fault) = fault.filter(|_| second.is_some()) {
+    // Engines without files have no second copy, and a file of an earlier release gets one. A reader reads the second copy after
+    // the first one, so it can find lists that were recorded meanwhile.
+    if let Some(fault) = fault.filter(|fault| second.is_some() && !fault.is_earlier()) {
         damaged_lists(table, &fault);
     }
     match rows.lists.open(catalog, is_shard) {

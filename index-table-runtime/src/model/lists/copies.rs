@@ -48,6 +48,11 @@ impl fmt::Display for CopyFault {
 }
 
 impl CopyFault {
+    /// Whether the copy is intact, and the other one has more lists.
+    pub(crate) fn is_earlier(&self) -> bool {
+        self.reason == EARLIER
+    }
+
     fn error(&self, table: &'static str) -> Error {
         corrupt(
             table,
