@@ -13,7 +13,8 @@ impl Store {
     /// Checks the structure of the file: each page in use has the right position and kind, has its keys in order,
     /// and is used once. LMDB relies on these properties without checking them, and can crash if they don't hold.
     /// The numbers of the last two commits must be consecutive, since LMDB treats the state with the greater
-    /// number as the last commit.
+    /// number as the last commit. Each table must have both copies of the lists of its rows' names and kinds, and they must be
+    /// equal. If one of them is not intact, the rows can still be read; a writer that opens the table writes it again.
     ///
     /// Opening a store reads only its first pages, the names of its databases and the root of each database. After
     /// a crash of the machine, or if you don't trust the disk, call this method before opening a table. It checks
@@ -25,7 +26,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::DamagedFile`](crate::Error::DamagedFile) with the first damage; the errors of
+    /// [`Error::DamagedFile`](crate::Error::DamagedFile) with the first damage;
+    /// [`Error::Corrupt`](crate::Error::Corrupt) with the first table whose lists have a damaged, missing or differing copy; the errors of
     /// [`read`](Store::read); [`Error::Io`](crate::Error::Io); [`Error::NotOffered`](crate::Error::NotOffered) for a
     /// store on a server.
     ///

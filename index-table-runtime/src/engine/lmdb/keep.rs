@@ -25,7 +25,10 @@ use super::{
 };
 use crate::{
     engine::CommitFailure,
-    model::lists::{Contradicted, LISTS, Lists, Registry, Unusable, choose, decode},
+    model::{
+        lists::{Contradicted, LISTS, Lists, Registry, Unusable, choose, decode},
+        schema::renamed_to,
+    },
 };
 
 /// The databases with the two copies of each record.
@@ -115,8 +118,10 @@ impl Engine {
         let Some(places) = opened.or(own) else { return Ok(Kept::default()) };
         let mut kept = Kept { generation, records: Vec::new() };
         for (table, lists) in lists.all() {
-            let is_there = places.catalog.get(txn, table.as_bytes()).map(|record| record.is_some());
-            if is_there.map_err(|error| self.keep_failed(error))? {
+            let found = places.catalog.get(txn, table.as_bytes());
+            let found = found.map_err(|error| self.keep_failed(error))?;
+            // A renamed table has its lists under the new name.
+            if found.is_some_and(|record| renamed_to(record).is_none()) {
                 let record = self.keep(txn, places, recorder, (table, lists), opened.is_some())?;
                 kept.records.extend(record);
             }

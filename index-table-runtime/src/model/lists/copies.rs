@@ -2,7 +2,7 @@
 //!
 //! No row can be read without its list, so the record stands twice, in pages of two databases. One of them is enough. Both are
 //! written in one transaction, so they differ only if one was damaged, or is from before: the file is of a release with one copy,
-//! or the disk has lost a write. The catalog of rows only grows, so the copy that extends the other one has the lists of all
+//! or the disk has lost a write. A crash can't cause this. The catalog of rows only grows, so the copy that extends the other one has the lists of all
 //! rows. If neither does, nobody knows which of them the rows have.
 
 use std::fmt;
@@ -15,28 +15,10 @@ use crate::model::{error::Error, key::kept_text};
 /// The key in the errors about the lists of a table.
 const KEY: &str = "of the lists of its rows";
 
-/// A copy of the record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Copy {
-    /// The one in the catalog.
-    First,
-    /// The one in the database of second copies.
-    Second,
-}
-
-impl fmt::Display for Copy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::First => "first",
-            Self::Second => "second",
-        })
-    }
-}
-
 /// The fault of the copy that is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CopyFault {
-    copy: Copy,
+    copy: &'static str,
     reason: &'static str,
 }
 
@@ -68,8 +50,9 @@ pub(crate) struct Unusable(&'static str);
 impl Unusable {
     /// The copies that this process has read or written are no longer there.
     pub(crate) const GONE: Self = Self("both copies of their record are missing");
-    const DAMAGED: Self = Self("no copy of their record is intact");
-    const CONTRADICTING: Self = Self("the two copies of their record contradict each other");
+    pub(super) const DAMAGED: Self = Self("no copy of their record is intact");
+    pub(super) const CONTRADICTING: Self =
+        Self("the two copies of their record contradict each other");
 
     #[cold]
     pub(crate) fn error(self, table: &'static str) -> Error {
@@ -107,15 +90,11 @@ pub(crate) fn choose<'r>(
     let (used, fault) = match (read(first), read(second)) {
         _ if first.is_none() && second.is_none() => return Ok(None),
         (Ok(used), Ok((_, other))) if used.1 == other => (used, None),
-        (Ok(used), Ok((other, _))) if used.0.extends(&other) => {
-            (used, Some((Copy::Second, EARLIER)))
-        }
-        (Ok((other, _)), Ok(used)) if used.0.extends(&other) => {
-            (used, Some((Copy::First, EARLIER)))
-        }
+        (Ok(used), Ok((other, _))) if used.0.extends(&other) => (used, Some((SECOND, EARLIER))),
+        (Ok((other, _)), Ok(used)) if used.0.extends(&other) => (used, Some((FIRST, EARLIER))),
         (Ok(_), Ok(_)) => return Err(Unusable::CONTRADICTING),
-        (Ok(used), Err(reason)) => (used, Some((Copy::Second, reason))),
-        (Err(reason), Ok(used)) => (used, Some((Copy::First, reason))),
+        (Ok(used), Err(reason)) => (used, Some((SECOND, reason))),
+        (Err(reason), Ok(used)) => (used, Some((FIRST, reason))),
         (Err(_), Err(_)) => return Err(Unusable::DAMAGED),
     };
     let (catalog, record) = used;
@@ -135,6 +114,11 @@ pub(crate) fn check(table: &str, first: Option<&[u8]>, second: Option<&[u8]>) ->
         Err(unusable) => Err(unusable.error(kept_text(table))),
     }
 }
+
+/// The copy in the catalog.
+const FIRST: &str = "first";
+/// The copy in the database of second copies.
+const SECOND: &str = "second";
 
 const MISSING: &str = "is missing";
 const DAMAGED: &str = "is damaged";
