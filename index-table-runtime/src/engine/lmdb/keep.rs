@@ -155,8 +155,8 @@ impl Engine {
         let (found, record) = found.map(|found| (found.catalog, found.record.to_vec())).unzip();
         let (record, written) = match lists.to_keep(found) {
             Ok(Some((version, record))) => (record, Some(version)),
-            Err(contradicted) if !is_opened => {
-                return Err(CommitFailure::Conflict(contradicted.error(table)));
+            Err(Contradicted) if !is_opened => {
+                return Err(CommitFailure::Conflict(Contradicted::error(table)));
             }
             Ok(None) | Err(Contradicted) => {
                 let Some(record) = record else { return Ok(None) };
@@ -172,8 +172,8 @@ impl Engine {
                 continue;
             }
             let put = database.put(txn, key.as_bytes(), &record);
-            let recorded = put.and_then(|()| recorder.put(name, key.as_bytes(), &record));
-            recorded.map_err(|error| self.keep_failed(error))?;
+            let put = put.and_then(|()| recorder.put(name, key.as_bytes(), &record));
+            put.map_err(|error| self.keep_failed(error))?;
         }
         Ok(Some(Record { table, lists, written }))
     }

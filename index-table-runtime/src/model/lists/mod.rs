@@ -61,7 +61,7 @@ pub(crate) struct Contradicted;
 impl Contradicted {
     /// Returns the error of a transaction that may use the claims.
     #[cold]
-    pub(crate) fn error(self, table: &str) -> Error {
+    pub(crate) fn error(table: &str) -> Error {
         Error::TransactionFailed {
             reason: format!(
                 "another process has recorded other fields of the rows of table `{table}`; run it again"

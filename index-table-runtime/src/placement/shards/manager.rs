@@ -746,7 +746,7 @@ fn update(
             writer.change(Change::PutFact { primary_key, row })?;
         }
         if is_manager(writer.reader()) {
-            write_copies(&mut writer, &records)?
+            write_copies(&mut writer, &records)?;
         }
         Ok(())
     };

@@ -304,7 +304,7 @@ impl<'s> WriteTxn<'s> {
             return Ok(());
         };
         let table = lost.shared.usage.schema.name;
-        Err(CommitFailure::Conflict(Contradicted.error(table)))
+        Err(CommitFailure::Conflict(Contradicted::error(table)))
     }
 
     /// [`commit`](WriteTxn::commit), with an error that states whether the commit may have been applied.
