@@ -29,7 +29,8 @@ impl Store {
     /// [`Error::DamagedFile`](crate::Error::DamagedFile) with the first damage;
     /// [`Error::Corrupt`](crate::Error::Corrupt) with the first table whose lists have a damaged, missing or differing copy; the errors of
     /// [`read`](Store::read); [`Error::Io`](crate::Error::Io); [`Error::NotOffered`](crate::Error::NotOffered) for a
-    /// store on a server.
+    /// store on a server. [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction, and the
+    /// process has opened no table of a store that was empty, or that an earlier release has written.
     ///
     /// # Examples
     ///
@@ -62,6 +63,9 @@ impl Store {
             let begun = Instant::now();
             engine
                 .check(&mut |done, all| progress(Progress::new("pages", done, Some(all), begun)))?;
+            if !engine.knows_lists() {
+                self.inner.refuse_nested_write()?;
+            }
             engine.check_lists()
         })?;
         let shards = self.inner.engines.several();

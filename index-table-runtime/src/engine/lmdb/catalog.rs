@@ -120,18 +120,21 @@ impl Engine {
     }
 
     /// Returns the second copy of the record of a table's lists, in a read transaction of its own: an unreadable page ends the
-    /// transaction that reads it.
+    /// transaction that reads it. `None` also if another process has created the database of the copies since this one has opened
+    /// the store, and this one has opened no table since: the thread may have the turn to write, which a new handle would need.
     pub(crate) fn list_copy(&self, table: &str) -> Result<Option<Vec<u8>>> {
-        if self.has_damaged_copies() {
-            return Ok(None);
-        }
-        self.find_later(&self.copies, LIST_COPIES)?;
         let Some(copies) = self.copies.get() else { return Ok(None) };
         let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
         let copy = copies.get(&txn, table.as_bytes()).map(|copy| copy.map(<[u8]>::to_vec));
         // Before the pass.
         drop(txn);
         copy.map_err(|error| self.error(error))
+    }
+
+    /// Whether [`check_lists`](Self::check_lists) needs no turn to write.
+    pub(crate) fn knows_lists(&self) -> bool {
+        let has_copies = self.copies.get().is_some() || self.has_damaged_copies();
+        self.has_catalog() && has_copies
     }
 
     /// Checks that each table has both copies of the record of its lists, and that they are equal.

@@ -124,6 +124,9 @@ impl Engine {
             if found.is_some_and(|record| renamed_to(record).is_none()) {
                 let record = self.keep(txn, places, recorder, (table, lists), opened.is_some())?;
                 kept.records.extend(record);
+            } else {
+                // Another table can get its name.
+                self.kept_tables.lock().remove(table);
             }
         }
         Ok(kept)

@@ -108,7 +108,12 @@ impl Engine {
         });
         match found {
             _ if is_missing => Ok(None),
-            Ok(CommitOrAbort::Commit(tables)) => Ok(Some(self.with_known(tables))),
+            Ok(CommitOrAbort::Commit(tables)) => {
+                if let Some(copies) = &tables.copies {
+                    let _ = self.copies.set(**copies);
+                }
+                Ok(Some(self.with_known(tables)))
+            }
             Ok(CommitOrAbort::Abort(())) => Err(Error::internal("a table was not opened")),
             Err(Failure::Heed(error)) => Err(self.error(error)),
             Err(Failure::Other(error)) => Err(error),
