@@ -6,7 +6,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use index_table::{IndexTable, Store};
+use heed::{CommitOrAbort, EnvOpenOptions, types::Bytes};
+use index_table::{Durability, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -233,5 +234,43 @@ fn a_new_table_that_resembles_an_unopened_table_is_a_warning() -> TestResult {
     let seen = Spans::of(|| MovieRepository::open(&store).map(drop));
     assert!(seen.iter().all(|seen| !seen.starts_with("WARN")), "{seen:?}");
     drop(films);
+    Ok(())
+}
+
+/// The rows are read by the other copy of their lists.
+#[test]
+fn a_damaged_copy_of_lists_is_a_warning_until_a_writer_opens_the_table() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let options = || Store::options().durability(Durability::None);
+    let open = |read_only: bool| -> index_table::Result<()> {
+        let store = options().read_only(read_only).open(dir.path())?;
+        FilmRepository::open(&store).map(drop)
+    };
+    {
+        let store = options().open(dir.path())?;
+        let films = FilmRepository::open(&store)?;
+        store.transaction(|txn| films.insert(txn, &film(1)))?;
+    }
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: nothing else has the files of this test open.
+    let env = unsafe { EnvOpenOptions::new().max_dbs(1).map_size(1 << 24).open(dir.path())? };
+    let txn = env.write_txn()?;
+    env.create_databases_and_commit(txn, |opener, txn| {
+        let catalog = opener.create_database::<Bytes, Bytes>(txn, Some(".catalog"))?;
+        catalog.put(txn, b"films.@lists", &[1; 40])?;
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    })?;
+    drop(env);
+    let warnings = |read_only| {
+        let seen = Spans::of(|| open(read_only));
+        seen.into_iter().filter(|seen| seen.starts_with("WARN")).collect::<Vec<_>>()
+    };
+    for read_only in [true, false] {
+        let seen = warnings(read_only);
+        let [warning] = &*seen else { return Err(format!("{seen:?}").into()) };
+        assert!(warning.contains("the first copy of their record is damaged"), "{warning}");
+        assert!(warning.contains("table=films"), "{warning}");
+    }
+    assert_eq!(warnings(true), [""; 0]);
     Ok(())
 }

@@ -41,8 +41,9 @@ struct Note {
     author: char,
 }
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     ".catalog",
+    ".lists",
     "people",
     "people.town",
     "people.town_with_age",

@@ -32,6 +32,9 @@ pub(crate) enum Space {
     /// The index of the table that refers to this one, by the reference at this position. A key begins with the
     /// index key, and the rest depends on the engine. It is only read.
     Referring(usize),
+    /// The second copies of the records of lists, of all tables, by their names. Only an engine with files has them, and only
+    /// while their pages are intact.
+    ListCopies,
     /// [`Catalog`](Space::Catalog) of another table.
     CatalogOf(&'static str),
 }

@@ -1,8 +1,11 @@
+//! Checking the files of a store.
+
 use std::time::Instant;
 
 use super::Store;
 use crate::{
     model::error::{Error, Result},
+    placement::shards::Manager,
     usage::Progress,
 };
 
@@ -10,7 +13,8 @@ impl Store {
     /// Checks the structure of the file: each page in use has the right position and kind, has its keys in order,
     /// and is used once. LMDB relies on these properties without checking them, and can crash if they don't hold.
     /// The numbers of the last two commits must be consecutive, since LMDB treats the state with the greater
-    /// number as the last commit.
+    /// number as the last commit. Each table must have both copies of the lists of its rows' names and kinds, and they must be
+    /// equal. If one of them is not intact, the rows can still be read; a writer that opens the table writes it again.
     ///
     /// Opening a store reads only its first pages, the names of its databases and the root of each database. After
     /// a crash of the machine, or if you don't trust the disk, call this method before opening a table. It checks
@@ -22,9 +26,11 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::DamagedFile`](crate::Error::DamagedFile) with the first damage; the errors of
+    /// [`Error::DamagedFile`](crate::Error::DamagedFile) with the first damage;
+    /// [`Error::Corrupt`](crate::Error::Corrupt) with the first table whose lists have a damaged, missing or differing copy; the errors of
     /// [`read`](Store::read); [`Error::Io`](crate::Error::Io); [`Error::NotOffered`](crate::Error::NotOffered) for a
-    /// store on a server.
+    /// store on a server. [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction, and the
+    /// process has opened no table of a store that was empty, or that an earlier release has written.
     ///
     /// # Examples
     ///
@@ -55,7 +61,14 @@ impl Store {
         }
         self.inner.engines.each_lmdb().try_for_each(|engine| {
             let begun = Instant::now();
-            engine.check(&mut |done, all| progress(Progress::new("pages", done, Some(all), begun)))
-        })
+            engine
+                .check(&mut |done, all| progress(Progress::new("pages", done, Some(all), begun)))?;
+            if !engine.knows_lists() {
+                self.inner.refuse_nested_write()?;
+            }
+            engine.check_lists()
+        })?;
+        let shards = self.inner.engines.several();
+        shards.and_then(|shards| shards.manager()).map_or(Ok(()), Manager::check_lists)
     }
 }

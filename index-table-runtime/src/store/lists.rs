@@ -8,7 +8,7 @@ use crate::{
     locks::Mutex,
     model::{
         error::Result,
-        lists::{LISTS, Lists, Records, Registry},
+        lists::{LISTS, Lists, Records, Registry, choose},
         row_vtable::{RowVtable, TableRows},
     },
     placement::shards::Manager,
@@ -134,7 +134,7 @@ impl Places {
     }
 }
 
-/// Reads the record of a table's lists.
+/// Reads the record of a table's lists, from the copy that has most of them.
 fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     #[cfg(feature = "postgres")]
     if let Some(engine) = engine.postgres() {
@@ -142,7 +142,11 @@ fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     }
     let own = format!("{table}.{LISTS}");
     let records = engine.catalog()?;
-    Ok(records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record))
+    let first = records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record);
+    let second = engine.list_copy(table)?;
+    let found = choose(first.as_deref(), second.as_deref());
+    // Copies that can't be used are reported when the table is opened, and by `check`.
+    Ok(found.ok().flatten().map(|found| found.record.to_vec()))
 }
 
 impl Inner {

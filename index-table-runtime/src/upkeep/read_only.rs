@@ -52,7 +52,7 @@ pub(super) fn find(
         // Until a writer opens the table of a store that has grown, its record has no global indexes.
         let is_grown = origin != Origin::OneFile || has_global(schema, &records, global)?;
         let declared = declared.with_global(if is_grown { global } else { &[] });
-        lists::find(rows, &records, is_shard)?;
+        lists::find(engine, rows, &records, is_shard)?;
         let declared = fit(rows, &records, declared)?;
         let Some(tables) = engine.find_table(schema, rows.parts())? else {
             let difference = "another process is changing it".to_owned();

@@ -112,7 +112,7 @@ pub(super) fn find(
             let state = format!("{}.{part}", schema.name);
             !records.iter().any(|(name, _)| is_index(part) && *name == state)
         });
-        super::lists::find(rows, &records, is_shard)?;
+        super::lists::find(engine, rows, &records, is_shard)?;
         let declared = Declared {
             record: described.encode(schema.name)?,
             readable: readable.collect(),

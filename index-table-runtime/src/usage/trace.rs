@@ -2,10 +2,12 @@
 
 #[cfg(feature = "tracing")]
 mod on {
+    use std::path::Path;
+
     use tracing::{Span, field::Empty};
 
     use crate::{
-        model::schema::Source,
+        model::{lists::CopyFault, schema::Source},
         usage::{Stats, TableCounters},
     };
 
@@ -44,6 +46,24 @@ mod on {
         );
     }
 
+    /// Logs that one copy of the record of a table's lists can't be used.
+    pub(crate) fn damaged_lists(table: &str, fault: &CopyFault) {
+        tracing::warn!(
+            target: "index_table", table,
+            "the lists of the rows of table `{table}`: {fault}; opening the table for writing mends it"
+        );
+    }
+
+    /// Logs that the pages of the second copies of lists are damaged.
+    pub(crate) fn damaged_list_copies(path: &Path, damage: &str) {
+        let path = path.display();
+        tracing::warn!(
+            target: "index_table", %path,
+            "`{path}` has lost the second copies of the lists of its rows: {damage}; the first copies are used, and are \
+             the only ones until the rows are in another file; load a dump into a new store, or restore a copy"
+        );
+    }
+
     /// Enters a span until the end of the block.
     macro_rules! span {
         ($level:ident, $name:literal $(, $($fields:tt)*)?) => {
@@ -57,8 +77,10 @@ mod on {
 
 #[cfg(not(feature = "tracing"))]
 mod off {
+    use std::path::Path;
+
     use crate::{
-        model::schema::Source,
+        model::{lists::CopyFault, schema::Source},
         usage::{Stats, TableCounters},
     };
 
@@ -88,6 +110,12 @@ mod off {
     #[inline]
     pub(crate) const fn similar_table(_: &str, _: &str) {}
 
+    #[inline]
+    pub(crate) const fn damaged_lists(_: &str, _: &CopyFault) {}
+
+    #[inline]
+    pub(crate) const fn damaged_list_copies(_: &Path, _: &str) {}
+
     macro_rules! span {
         ($($span:tt)*) => {};
     }
@@ -95,6 +123,6 @@ mod off {
 }
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{Trace, similar_table, span};
+pub(crate) use off::{Trace, damaged_list_copies, damaged_lists, similar_table, span};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{Trace, similar_table, span};
+pub(crate) use on::{Trace, damaged_list_copies, damaged_lists, similar_table, span};

@@ -310,6 +310,11 @@ impl Engine {
         ) -> Result<Vec<String>, (Error, Option<Retry>)>;
     }
 
+    /// Returns the second copy of the record of a table's lists; `None` if there is none.
+    pub(crate) fn list_copy(&self, table: &str) -> Result<Option<Vec<u8>>> {
+        self.lmdb().map_or(Ok(None), |engine| engine.list_copy(table))
+    }
+
     /// Reads the records of the catalog.
     pub(crate) fn catalog(&self) -> Result<Records> {
         let mut records = self.all_records()?;

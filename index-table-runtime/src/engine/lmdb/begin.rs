@@ -2,15 +2,15 @@
 
 use std::{hint, io, sync::atomic::Ordering};
 
-use heed::{CommitOrAbort, MdbError, RoTxn, RwTxn, WithoutTls};
+use heed::{CommitOrAbort, DatabaseOpener, MdbError, RoTxn, RwTxn, WithoutTls};
 
 use super::{
     env::Engine,
     gate::Kind,
-    journal::changes::Operation,
-    keep::Kept,
+    journal::{changes::Operation, recorder::Recorder},
+    keep::{Kept, ListPlaces},
     named::Named,
-    names::{CATALOG, Database, Env},
+    names::{CATALOG, Database, Env, LIST_COPIES},
     renamed::stored,
     tables::Tables,
     turn::Turn,
@@ -160,25 +160,17 @@ impl Engine {
                     None => Ok(name.into()),
                 };
                 let name = &*name.map_err(|error| self.error(error))?;
-                let found =
-                    if recorder.is_on() { opener.open_database(txn, Some(name)) } else { Ok(None) };
-                if let Some(found) = found.map_err(|error| self.error(error))? {
-                    return Ok(Named::new(found, name));
-                }
-                let created = opener.create_database(txn, Some(name));
-                let database = created.and_then(|database| {
-                    recorder.add(name, Operation::Create)?;
-                    Ok(database)
-                });
-                database
-                    .map(|database| Named::new(database, name))
-                    .map_err(|error| self.error(error))
+                open_or_create((opener, txn), recorder, name).map_err(|error| self.error(error))
             })?;
+            let copies = (!self.has_damaged_copies())
+                .then(|| open_or_create((opener, txn), recorder, LIST_COPIES))
+                .transpose();
+            let tables = tables.with_copies(copies.map_err(|error| self.error(error))?);
             prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
             let recorder = &mut turn.writing.scratch.recorder;
-            kept = self
-                .keep_lists(txn, Some(*tables.catalog), recorder, true)
-                .map_err(StoreError::into_error)?;
+            let copies = tables.copies.as_deref().copied();
+            let places = ListPlaces { catalog: *tables.catalog, copies };
+            kept = self.keep_lists(txn, Some(places), recorder).map_err(StoreError::into_error)?;
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
             Ok(CommitOrAbort::<_, ()>::Commit(tables))
         });
@@ -191,6 +183,9 @@ impl Engine {
                     self.logged(logged, number);
                 }
                 let _ = self.catalog.set(*tables.catalog);
+                if let Some(copies) = &tables.copies {
+                    let _ = self.copies.set(**copies);
+                }
                 let lost = Self::refuse_lost_meanwhile(&mut turn.writing);
                 lost.map_err(|lost| (lost.into_error(), None))?;
                 Ok(self.with_known(tables))
@@ -212,6 +207,21 @@ impl Engine {
         }
         tables.with_known(were_known)
     }
+}
+
+/// Opens a database, and creates it if the file has none with this name.
+fn open_or_create<'e>(
+    (opener, txn): (&DatabaseOpener<'e, WithoutTls>, &mut RwTxn<'e>),
+    recorder: &mut Recorder,
+    name: &str,
+) -> heed::Result<Named<'e>> {
+    let found = if recorder.is_on() { opener.open_database(txn, Some(name))? } else { None };
+    if let Some(found) = found {
+        return Ok(Named::new(found, name));
+    }
+    let created = opener.create_database(txn, Some(name))?;
+    recorder.add(name, Operation::Create)?;
+    Ok(Named::new(created, name))
 }
 
 /// Returns the references to a table that the catalog records.

@@ -5,7 +5,7 @@
 //! the handles that existed when it began. Therefore, the handles of all tables are created when the store is
 //! opened.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::OnceLock};
 
 use heed::{CommitOrAbort, RoTxn, WithoutTls};
 
@@ -14,14 +14,15 @@ use super::{
     env::Engine,
     gate::Kind,
     journal::changes::Operation,
-    names::{CATALOG, Database, Env, SEQUENCES, SHARD, SHARDS, databases_of},
+    names::{CATALOG, Database, Env, LIST_COPIES, SEQUENCES, SHARD, SHARDS, databases_of},
     renamed::stored,
 };
 use crate::{
     engine::{Records, Retry},
     model::{
         error::{Error, Result, StoreError},
-        schema::{IndexRecord, TableRecord},
+        lists::{self, LISTS},
+        schema::{IndexRecord, TableRecord, renamed_to},
     },
 };
 
@@ -70,10 +71,15 @@ impl Engine {
                     }
                 }
             }
-            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(catalog))
+            let copies = self.open_copies(opener, txn)?;
+            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit((catalog, copies)))
         })?;
-        if let Some(catalog) = found.commit().flatten() {
+        let (catalog, copies) = found.commit().unwrap_or_default();
+        if let Some(catalog) = catalog {
             let _ = self.catalog.set(catalog);
+        }
+        if let Some(copies) = copies {
+            let _ = self.copies.set(copies);
         }
         *self.known.lock() = known;
         Ok(())
@@ -100,19 +106,68 @@ impl Engine {
         self.catalog.get().is_some()
     }
 
-    /// Returns the contents of the catalog.
-    pub(crate) fn all_records(&self) -> Result<Records> {
-        if !self.has_catalog() {
-            // Another process may have created the catalog.
+    /// Finds a database that another process may have created.
+    fn find_later(&self, handle: &OnceLock<Database<'static>>, name: &str) -> Result<()> {
+        if handle.get().is_none() {
             self.refuse_forked()?;
             let _turn = self.lock_writing();
             let (txn, _pass) = self.begin(Kind::Writer, read_txn)?;
-            if let Some(catalog) =
-                find(self.env()?, txn, CATALOG).map_err(|error| self.error(error))?
-            {
-                let _ = self.catalog.set(catalog);
+            if let Some(found) = find(self.env()?, txn, name).map_err(|error| self.error(error))? {
+                let _ = handle.set(found);
             }
         }
+        Ok(())
+    }
+
+    /// Returns the second copy of the record of a table's lists, in a read transaction of its own: an unreadable page ends the
+    /// transaction that reads it. `None` also if another process has created the database of the copies since this one has opened
+    /// the store, and this one has opened no table since: the thread may have the turn to write, which a new handle would need.
+    pub(crate) fn list_copy(&self, table: &str) -> Result<Option<Vec<u8>>> {
+        let Some(copies) = self.copies.get() else { return Ok(None) };
+        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let copy = copies.get(&txn, table.as_bytes()).map(|copy| copy.map(<[u8]>::to_vec));
+        // Before the pass.
+        drop(txn);
+        copy.map_err(|error| self.error(error))
+    }
+
+    /// Whether [`check_lists`](Self::check_lists) needs no turn to write.
+    pub(crate) fn knows_lists(&self) -> bool {
+        let has_copies = self.copies.get().is_some() || self.has_damaged_copies();
+        self.has_catalog() && has_copies
+    }
+
+    /// Checks that each table has both copies of the record of its lists, and that they are equal.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] with the first table that has a damaged, missing or differing copy.
+    pub(crate) fn check_lists(&self) -> Result<()> {
+        self.find_later(&self.catalog, CATALOG)?;
+        let has_copies = !self.has_damaged_copies();
+        if has_copies {
+            self.find_later(&self.copies, LIST_COPIES)?;
+        }
+        let Some(catalog) = self.catalog.get() else { return Ok(()) };
+        let copies = self.copies.get().filter(|_| has_copies);
+        // Dropped in this order: the transaction, then its pass.
+        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        for (table, record) in self.records(catalog, &txn)? {
+            if table.contains('.') || renamed_to(&record).is_some() {
+                continue;
+            }
+            let first = catalog.get(&txn, format!("{table}.{LISTS}").as_bytes());
+            let second = copies.map_or(Ok(None), |copies| copies.get(&txn, table.as_bytes()));
+            let first = first.map_err(|error| self.error(error))?;
+            let second = second.map_err(|error| self.error(error))?;
+            lists::check(&table, first, second)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the contents of the catalog.
+    pub(crate) fn all_records(&self) -> Result<Records> {
+        self.find_later(&self.catalog, CATALOG)?;
         let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
         let records = self.catalog.get().map_or(Ok(Vec::new()), |it| self.records(it, &txn));
         // Before the pass.

@@ -45,6 +45,10 @@ pub(crate) struct Engine {
     pub(super) max_map_size: usize,
     /// The handle to the catalog, once this process has one.
     pub(super) catalog: OnceLock<Database<'static>>,
+    /// The handle to the second copies of the records of lists, once this process has one.
+    pub(super) copies: OnceLock<Database<'static>>,
+    /// Whether the pages of these copies were damaged when the file was opened. Then, LMDB must not read them.
+    pub(super) has_damaged_copies: AtomicBool,
     /// The databases with a handle in LMDB. New transactions can read only these.
     pub(super) known: Mutex<BTreeSet<String>>,
     /// The lock that this process's write transaction holds, so that one thread at a time waits for LMDB's lock.
@@ -61,6 +65,8 @@ pub(crate) struct Engine {
     pub(super) lists: RwLock<Option<Arc<Registry>>>,
     /// The generation of the lists that the file has.
     pub(super) kept: AtomicU64,
+    /// The tables of which this process has seen the lists in the file.
+    pub(super) kept_tables: Mutex<BTreeSet<&'static str>>,
     /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.
     pub(super) is_joining: AtomicBool,
 }

@@ -432,13 +432,13 @@ pub(super) const fn readers(options: &Options) -> u32 {
 }
 
 /// Returns the maximum number of database handles in LMDB: for all databases in the file, for new databases, for
-/// the catalog and for the sequences.
+/// the catalog, for the sequences and for the second copies of lists.
 pub(super) fn handles(max_databases: u32, databases: u64) -> u32 {
     /// The maximum for the file. Only a damaged file has more databases, and the check after opening finds
     /// it.
     const MAX_IN_FILE: u32 = 1 << 14;
     let databases = u32::try_from(databases).unwrap_or(MAX_IN_FILE).min(MAX_IN_FILE);
-    max_databases.max(databases.saturating_add(max_databases / 2)).saturating_add(2)
+    max_databases.max(databases.saturating_add(max_databases / 2)).saturating_add(3)
 }
 
 #[cfg(test)]

@@ -2,27 +2,55 @@
 //!
 //! So a file has the list of each of its rows, whatever wrote the row: a transaction, a load, a build, a move. A commit
 //! compares one number, unless a table has new lists.
+//!
+//! The record stands twice: in the catalog, and in a database of its own, `.lists`. Two keys of one database would often be in
+//! one page, but databases share no page. A further database costs a page of the file and a handle in LMDB. The copies are not
+//! beside the sequences, which every file has too: the pages of sequences change with each row, and a file with damaged sequences
+//! is refused. With a page of `.lists`, only copies are lost. Such a file is used without `.lists`: LMDB can crash on a damaged
+//! page, so the pages are checked before it reads them, when the file is opened.
+//!
+//! The next commit that writes a record of the table, and the next opening of the table by a writer, writes a copy that is
+//! damaged, missing or earlier than the other one. A damaged copy is only replaced if the pages of its database are intact: LMDB
+//! frees the pages of a long value by the numbers that it finds in the first of them.
 
 use std::sync::{Arc, atomic::Ordering};
 
-use heed::RwTxn;
+use heed::{DatabaseOpener, RoTxn, RwTxn, WithoutTls};
 
 use super::{
     env::Engine,
     journal::recorder::Recorder,
-    names::{CATALOG, Database},
+    names::{CATALOG, Database, FILE, LIST_COPIES},
+    pages,
 };
-use crate::engine::CommitFailure;
-use crate::model::{
-    error::Error,
-    lists::{Contradicted, LISTS, Lists, Registry, decode},
+use crate::{
+    engine::CommitFailure,
+    model::{
+        lists::{Contradicted, LISTS, Lists, Registry, Unusable, choose, decode},
+        schema::renamed_to,
+    },
 };
 
-/// The records that a commit writes.
+/// The databases with the two copies of each record.
+#[derive(Clone, Copy)]
+pub(super) struct ListPlaces<'d> {
+    pub(super) catalog: Database<'d>,
+    /// `None` if the pages of the second copies are damaged.
+    pub(super) copies: Option<Database<'d>>,
+}
+
+/// The records that a data file has after a commit.
 #[derive(Default)]
 pub(super) struct Kept {
     generation: u64,
-    recorded: Vec<(Arc<Lists>, u64)>,
+    records: Vec<Record>,
+}
+
+struct Record {
+    table: &'static str,
+    lists: Arc<Lists>,
+    /// The version that the commit writes; `None` if the file has the record.
+    written: Option<u64>,
 }
 
 impl Engine {
@@ -35,29 +63,45 @@ impl Engine {
         }
     }
 
-    /// Writes the records that the data file lacks. With `all`, the file may have got another table.
+    /// Opens the database of the second copies. `None` if the file has none, or their pages are damaged.
+    pub(super) fn open_copies<'e>(
+        &self,
+        opener: &DatabaseOpener<'e, WithoutTls>,
+        txn: &RoTxn<'e>,
+    ) -> heed::Result<Option<Database<'e>>> {
+        if self.has_damaged_copies() {
+            Ok(None)
+        } else {
+            opener.open_database(txn, Some(LIST_COPIES))
+        }
+    }
+
+    /// Whether the pages of the second copies were damaged when the file was opened.
+    pub(super) fn has_damaged_copies(&self) -> bool {
+        self.has_damaged_copies.load(Ordering::Acquire)
+    }
+
+    /// Writes the records that the data file lacks. A transaction that opens a table has `opened` the databases itself, and the
+    /// file may have got another table.
     ///
     /// # Errors
     ///
-    /// The errors of LMDB. [`CommitFailure::Conflict`] if another process has recorded other lists of a table: rows of the
-    /// transaction can be of lists that nobody records. Not with `all`, because the transaction that opens a table has read them.
+    /// The errors of LMDB. [`Error::Corrupt`](crate::Error::Corrupt) if the file has lost both copies of a record, because later
+    /// lists may have been in them. [`CommitFailure::Conflict`] if another process has recorded other lists of a table: rows of the
+    /// transaction can be of lists that nobody records. Not with `opened`, because such a transaction has read them.
     #[inline]
     pub(super) fn keep_lists(
         &self,
         txn: &mut RwTxn<'_>,
-        catalog: Option<Database<'_>>,
+        opened: Option<ListPlaces<'_>>,
         recorder: &mut Recorder,
-        all: bool,
     ) -> Result<Kept, CommitFailure> {
-        let lists = self.lists.read().clone();
-        let (Some(lists), Some(catalog)) = (lists, catalog) else {
-            return Ok(Kept::default());
-        };
+        let Some(lists) = self.lists.read().clone() else { return Ok(Kept::default()) };
         let generation = lists.generation();
-        if !all && generation == self.kept.load(Ordering::Acquire) {
-            return Ok(Kept { generation, recorded: Vec::new() });
+        if opened.is_none() && generation == self.kept.load(Ordering::Acquire) {
+            return Ok(Kept { generation, records: Vec::new() });
         }
-        self.keep_new(&lists, generation, txn, (catalog, recorder), all)
+        self.keep_new(&lists, generation, txn, opened, recorder)
     }
 
     #[cold]
@@ -66,45 +110,96 @@ impl Engine {
         lists: &Registry,
         generation: u64,
         txn: &mut RwTxn<'_>,
-        (catalog, recorder): (Database<'_>, &mut Recorder),
-        all: bool,
+        opened: Option<ListPlaces<'_>>,
+        recorder: &mut Recorder,
     ) -> Result<Kept, CommitFailure> {
-        let failed = |error| CommitFailure::Failed(self.error(error));
-        let mut kept = Kept { generation, recorded: Vec::new() };
+        let copies = self.copies.get().copied();
+        let own = self.catalog.get().map(|catalog| ListPlaces { catalog: *catalog, copies });
+        let Some(places) = opened.or(own) else { return Ok(Kept::default()) };
+        let mut kept = Kept { generation, records: Vec::new() };
         for (table, lists) in lists.all() {
-            if catalog.get(txn, table.as_bytes()).map_err(failed)?.is_none() {
-                continue;
+            let found = places.catalog.get(txn, table.as_bytes());
+            let found = found.map_err(|error| self.keep_failed(error))?;
+            // A renamed table has its lists under the new name.
+            if found.is_some_and(|record| renamed_to(record).is_none()) {
+                let record = self.keep(txn, places, recorder, (table, lists), opened.is_some())?;
+                kept.records.extend(record);
+            } else {
+                // Another table can get its name.
+                self.kept_tables.lock().remove(table);
             }
-            let name = format!("{table}.{LISTS}");
-            let found = catalog.get(txn, name.as_bytes()).map_err(failed)?;
-            let found = found.and_then(decode);
-            let (version, record) = match lists.to_keep(found) {
-                Ok(Some(kept)) => kept,
-                Err(Contradicted) if !all => return Err(CommitFailure::Conflict(lost(table))),
-                Ok(None) | Err(Contradicted) => continue,
-            };
-            catalog.put(txn, name.as_bytes(), &record).map_err(failed)?;
-            recorder.put(CATALOG, name.as_bytes(), &record).map_err(failed)?;
-            kept.recorded.push((lists, version));
         }
         Ok(kept)
     }
 
+    /// Writes the copies of the record of a table that the data file lacks.
+    fn keep(
+        &self,
+        txn: &mut RwTxn<'_>,
+        ListPlaces { catalog, copies }: ListPlaces<'_>,
+        recorder: &mut Recorder,
+        (table, lists): (&'static str, Arc<Lists>),
+        is_opened: bool,
+    ) -> Result<Option<Record>, CommitFailure> {
+        let name = format!("{table}.{LISTS}");
+        let first = (Some(catalog), CATALOG, name.as_str());
+        let places = [first, (copies, LIST_COPIES, table)];
+        let mut before = [None, None];
+        for (before, (database, _, key)) in before.iter_mut().zip(places) {
+            let found = database.map_or(Ok(None), |database| database.get(txn, key.as_bytes()));
+            *before = found.map_err(|error| self.keep_failed(error))?.map(<[u8]>::to_vec);
+        }
+        let [first, second] = &before;
+        let unusable = |unusable: Unusable| CommitFailure::Failed(unusable.error(table));
+        let found = choose(first.as_deref(), second.as_deref()).map_err(unusable)?;
+        if found.is_none() && self.kept_tables.lock().contains(table) {
+            return Err(unusable(Unusable::GONE));
+        }
+        let (found, record) = found.map(|found| (found.catalog, found.record.to_vec())).unzip();
+        let (record, written) = match lists.to_keep(found) {
+            Ok(Some((version, record))) => (record, Some(version)),
+            Err(Contradicted) if !is_opened => {
+                return Err(CommitFailure::Conflict(Contradicted::error(table)));
+            }
+            Ok(None) | Err(Contradicted) => {
+                let Some(record) = record else { return Ok(None) };
+                (record, None)
+            }
+        };
+        for (before, (database, name, key)) in before.iter().zip(places) {
+            let Some(database) = database.filter(|_| before.as_ref() != Some(&record)) else {
+                continue;
+            };
+            let is_damaged = before.as_ref().is_some_and(|before| decode(before).is_none());
+            if is_damaged && !self.has_intact_pages(txn, name) {
+                continue;
+            }
+            let put = database.put(txn, key.as_bytes(), &record);
+            let put = put.and_then(|()| recorder.put(name, key.as_bytes(), &record));
+            put.map_err(|error| self.keep_failed(error))?;
+        }
+        Ok(Some(Record { table, lists, written }))
+    }
+
+    /// Whether the pages of a database are intact, in the state before the transaction.
+    fn has_intact_pages(&self, txn: &RwTxn<'_>, database: &str) -> bool {
+        let before = (txn.id() as u64).saturating_sub(1);
+        pages::is_intact(&self.path.join(FILE), before, database)
+    }
+
+    fn keep_failed(&self, error: heed::Error) -> CommitFailure {
+        CommitFailure::Failed(self.error(error))
+    }
+
     /// Notes that the records are in the data file.
     #[inline]
-    pub(super) fn kept(&self, Kept { generation, recorded }: Kept) {
+    pub(super) fn kept(&self, Kept { generation, records }: Kept) {
         self.kept.store(generation, Ordering::Release);
-        for (lists, version) in recorded {
-            lists.note_recorded(version);
+        for Record { table, lists, written } in records {
+            self.kept_tables.lock().insert(table);
+            if let Some(version) = written {
+                lists.note_recorded(version);
+            }
         }
-    }
-}
-
-#[cold]
-fn lost(table: &str) -> Error {
-    Error::TransactionFailed {
-        reason: format!(
-            "another process has recorded other fields of the rows of table `{table}`; run it again"
-        ),
     }
 }

@@ -3,6 +3,7 @@
 //! | database | for | entries |
 //! |---|---|---|
 //! | `.catalog` | all tables | table name → record of the table, `{table}.{index}` → state of the index |
+//! | `.lists` | all tables | table name → second copy of the record of the table's lists |
 //! | `.sequences` | all tables | table name → last number |
 //! | `.queue.{table}` | each table with an eventual index | number → message |
 //! | `{table}` | each table | primary key → row |

@@ -13,6 +13,8 @@ pub(super) const CATALOG: &str = ".catalog";
 pub(super) const SHARDS: &str = ".shards";
 /// The own records of a shard.
 pub(super) const SHARD: &str = ".shard";
+/// The second copies of the records of lists, by the names of their tables.
+pub(super) const LIST_COPIES: &str = ".lists";
 pub(super) const SEQUENCES: &str = ".sequences";
 
 /// Returns the name of a table's queue.

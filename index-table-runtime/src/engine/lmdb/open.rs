@@ -10,7 +10,7 @@ use std::{
     path::Path,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -51,6 +51,7 @@ use crate::{
         error::{Error, Result},
         shard::ShardNumber,
     },
+    usage::trace::damaged_list_copies,
 };
 
 /// The maximum number of attempts to read a snapshot from the file. An attempt fails if two commits end
@@ -252,6 +253,8 @@ impl Engine {
             map_size,
             max_map_size: size::max_map_size(options),
             catalog: OnceLock::new(),
+            copies: OnceLock::new(),
+            has_damaged_copies: AtomicBool::new(false),
             known: Mutex::default(),
             writing: Mutex::numbered(
                 place(next_store(), 0),
@@ -263,6 +266,7 @@ impl Engine {
             growth: Growth::Known,
             lists: RwLock::default(),
             kept: AtomicU64::new(0),
+            kept_tables: Mutex::default(),
             is_joining: AtomicBool::new(false),
         };
         // The slots of ended processes would prevent the reuse of pages. A journal that is about to start
@@ -300,7 +304,11 @@ impl Engine {
             let number = txn.id() as u64;
             let looked = pages::look_at_snapshot(&file, number, depth, progress);
             drop(txn);
-            if looked.map_err(|fault| refused(&self.path, fault))?.is_some() {
+            if let Some(looked) = looked.map_err(|fault| refused(&self.path, fault))? {
+                if let Some(damage) = looked.damaged_copies {
+                    self.has_damaged_copies.store(true, Ordering::Release);
+                    damaged_list_copies(&self.path, &damage);
+                }
                 return Ok(());
             }
             // The lock file has the number of the last transaction. While the pages of that transaction are

@@ -11,7 +11,7 @@ use super::{
     gate::Kind,
     lock,
     named::Named,
-    names::{CATALOG, Database, FILE},
+    names::{CATALOG, Database, FILE, LIST_COPIES},
     process,
     renamed::stored,
     tables::Tables,
@@ -101,11 +101,19 @@ impl Engine {
                 let missing = || Error::internal(format!("there is no database `{name}`"));
                 found.map(|found| Named::new(found, name)).ok_or_else(missing)
             })?;
-            Ok(CommitOrAbort::<_, ()>::Commit(tables))
+            // A file of a release with one copy of the lists has none.
+            let copies = self.open_copies(opener, txn).map_err(failed)?;
+            let copies = copies.map(|copies| Named::new(copies, LIST_COPIES));
+            Ok(CommitOrAbort::<_, ()>::Commit(tables.with_copies(copies)))
         });
         match found {
             _ if is_missing => Ok(None),
-            Ok(CommitOrAbort::Commit(tables)) => Ok(Some(self.with_known(tables))),
+            Ok(CommitOrAbort::Commit(tables)) => {
+                if let Some(copies) = &tables.copies {
+                    let _ = self.copies.set(**copies);
+                }
+                Ok(Some(self.with_known(tables)))
+            }
             Ok(CommitOrAbort::Abort(())) => Err(Error::internal("a table was not opened")),
             Err(Failure::Heed(error)) => Err(self.error(error)),
             Err(Failure::Other(error)) => Err(error),

@@ -11,7 +11,7 @@ use super::{
     env::Engine,
     journal::recorder::Recorder,
     named::Named,
-    names::{CATALOG, Database, SEQUENCES},
+    names::{CATALOG, Database, LIST_COPIES, SEQUENCES},
 };
 use crate::{
     engine::{Records, Rename},
@@ -134,8 +134,26 @@ impl Engine {
                 move_sequences(&sequences, txn, recorder, (from, to)).map_err(failed)?;
             }
         }
+        if let Some(copies) = self.open_copies(opener, txn).map_err(failed)? {
+            let copies = Named::new(copies, LIST_COPIES);
+            for (from, to) in &renaming.tables {
+                move_list_copy(&copies, txn, recorder, (from, to)).map_err(failed)?;
+            }
+        }
         Ok(())
     }
+}
+
+/// Moves the second copy of the record of a table's lists. The catalog has the first one.
+fn move_list_copy(
+    copies: &Named<'_>,
+    txn: &mut RwTxn<'_>,
+    recorder: &mut Recorder,
+    (from, to): (&str, &str),
+) -> heed::Result<()> {
+    let Some(copy) = copies.get(txn, from.as_bytes())?.map(<[u8]>::to_vec) else { return Ok(()) };
+    copies.delete(txn, recorder, from.as_bytes())?;
+    copies.put(txn, recorder, to.as_bytes(), &copy)
 }
 
 /// Moves the last numbers of a table, and of its shard keys.

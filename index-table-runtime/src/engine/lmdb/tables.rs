@@ -25,6 +25,8 @@ pub(crate) struct Tables<'d> {
     pub(super) schema: &'static TableSchema,
     pub(super) catalog: Named<'d>,
     pub(super) sequences: Named<'d>,
+    /// The second copies of the records of lists; `None` if the file has none, or their pages are damaged.
+    pub(super) copies: Option<Named<'d>>,
     pub(super) facts: Named<'d>,
     /// The queue, if an index is eventual.
     pub(super) queue: Option<Named<'d>>,
@@ -54,6 +56,7 @@ impl<'d> Tables<'d> {
             schema,
             catalog: open(CATALOG)?,
             sequences: open(SEQUENCES)?,
+            copies: None,
             facts: open(schema.name)?,
             queue: if schema.has_eventual() { Some(open(&queue_of(schema.name))?) } else { None },
             indexes: schema
@@ -94,6 +97,11 @@ impl<'d> Tables<'d> {
     /// Sets whether this process had handles to all databases before.
     pub(super) fn with_known(self, were_known: bool) -> Self {
         Self { were_known, ..self }
+    }
+
+    /// Adds the second copies of the records of lists.
+    pub(super) fn with_copies(self, copies: Option<Named<'d>>) -> Self {
+        Self { copies, ..self }
     }
 
     /// Returns the databases that belong to the table alone.
@@ -155,6 +163,7 @@ impl Tables<'_> {
             Space::Aggregate(aggregate) => {
                 Small { database: self.aggregates.get(aggregate)?, prefix: "" }
             }
+            Space::ListCopies => Small { database: self.copies.as_ref()?, prefix: "" },
             Space::Changes => Small { database: self.changes.as_ref()?, prefix: "" },
             Space::Referred(at) => Small { database: self.referred.get(at)?, prefix: "" },
             Space::Referring(at) => {
@@ -171,6 +180,7 @@ impl Tables<'_> {
             Space::Queue
             | Space::Aggregate(_)
             | Space::Changes
+            | Space::ListCopies
             | Space::Referred(_)
             | Space::Referring(_) => key.into(),
             Space::CatalogOf(table) if key.is_empty() => table.as_bytes().into(),
@@ -191,6 +201,7 @@ impl OnCommit for Tables<'_> {
             schema: self.schema,
             catalog: self.catalog.on_commit(token),
             sequences: self.sequences.on_commit(token),
+            copies: self.copies.map(|copies| copies.on_commit(token)),
             facts: self.facts.on_commit(token),
             queue: self.queue.map(|queue| queue.on_commit(token)),
             changes: self.changes.map(|changes| changes.on_commit(token)),

@@ -152,7 +152,7 @@ impl<'s> Txn<'s> {
         }
         for Part { engine, txn, turn, kept, .. } in &mut parts {
             let recorder = &mut turn.writing.scratch.recorder;
-            *kept = engine.keep_lists(txn, engine.catalog.get().copied(), recorder, false)?;
+            *kept = engine.keep_lists(txn, None, recorder)?;
         }
         if parts.len() > 1 {
             for part in &mut parts {

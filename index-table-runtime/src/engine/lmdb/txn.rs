@@ -140,9 +140,8 @@ impl<'s> Txn<'s> {
             Inner::Read(..) | Inner::Over => Ok(()),
             Inner::Write(mut txn, mut turn) => {
                 let (engine, number) = (self.engine, txn.id());
-                let (catalog, recorder) =
-                    (engine.catalog.get().copied(), &mut turn.writing.scratch.recorder);
-                let kept = engine.keep_lists(&mut txn, catalog, recorder, false)?;
+                let recorder = &mut turn.writing.scratch.recorder;
+                let kept = engine.keep_lists(&mut txn, None, recorder)?;
                 let logged = engine.log(&mut turn.writing)?;
                 txn.commit()
                     .map_err(|error| engine.take_back(&mut turn.writing, &logged, error))?;

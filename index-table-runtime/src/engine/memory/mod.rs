@@ -287,6 +287,7 @@ impl Tables {
                 let aggregate = self.parts.aggregates.get(aggregate)?;
                 Some(format!("{table}.{}", aggregate.name))
             }
+            Space::ListCopies => None,
             Space::Changes => self.parts.has_changes.then(|| format!("{table}.{STREAM}")),
             Space::Referred(at) => Some(self.parts.references.get(at)?.to.name.to_owned()),
             Space::Referring(at) => Some(self.referrers.get(at)?.database.clone()),

@@ -122,6 +122,7 @@ impl Tables {
             Space::Referred(at) => self.referred.get(at).map(|(_, facts)| facts),
             Space::Referring(at) => self.referrers.get(at).map(|link| &link.database),
             Space::Changes => self.changes.as_ref(),
+            Space::ListCopies => None,
         };
         relation.map(|relation| (relation, Cow::Borrowed(&[][..])))
     }

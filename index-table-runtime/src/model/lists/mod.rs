@@ -16,6 +16,7 @@
 //! A row that is encoded again to be read, because it has an older version or lacks a field, has lists of its own, which are not
 //! recorded ([`Lists::private_catalog`]). So a read transaction writes nothing.
 
+mod copies;
 mod record;
 mod registry;
 mod releases;
@@ -37,6 +38,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use self::slots::Slots;
 pub(crate) use self::{
+    copies::{CopyFault, Found, Unusable, check, choose},
     record::{LISTS, decode},
     registry::Registry,
     releases::{RELEASES, Releases},
@@ -61,6 +63,18 @@ pub(crate) enum Opened {
 /// Another process has recorded other lists than this process claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contradicted;
+
+impl Contradicted {
+    /// Returns the error of a transaction that may use the claims.
+    #[cold]
+    pub(crate) fn error(table: &str) -> Error {
+        Error::TransactionFailed {
+            reason: format!(
+                "another process has recorded other fields of the rows of table `{table}`; run it again"
+            ),
+        }
+    }
+}
 
 /// The maximum number of attempts to record a version while other clients record others.
 const MOST_EXCHANGES: u32 = 64;

@@ -552,3 +552,40 @@ fn a_row_of_the_current_lineage_is_readable() {
         });
     }
 }
+
+#[test]
+fn one_intact_copy_of_a_record_is_enough() {
+    let (own, other) = (Lists::default(), Lists::default());
+    encoded(&own, &town(1, None));
+    let (_, earlier) = own.record();
+    encoded(&own, &town(1, Some("Oslo")));
+    let (_, later) = own.record();
+    encoded(&other, &(1, 2));
+    let (_, foreign) = other.record();
+    let mut damaged = later.clone();
+    damaged[12] ^= 1;
+    let chosen = |first: Option<&[u8]>, second: Option<&[u8]>| match choose(first, second) {
+        Ok(found) => Ok(found.map(|it| (it.record.to_vec(), it.fault.map(|it| it.to_string())))),
+        Err(unusable) => Err(unusable),
+    };
+    let fault = |copy: &str, reason: &str| {
+        let fault =
+            format!("the {copy} copy of their record {reason}, and the other copy is intact");
+        Ok(Some((later.clone(), Some(fault))))
+    };
+    let intact = Some(&*later);
+    assert_eq!(chosen(None, None), Ok(None));
+    assert_eq!(chosen(intact, intact), Ok(Some((later.clone(), None))));
+    for (one, reason) in
+        [(None, "is missing"), (Some(&*damaged), "is damaged"), (Some(&*earlier), "lacks lists")]
+    {
+        assert_eq!(chosen(one, intact), fault("first", reason));
+        assert_eq!(chosen(intact, one), fault("second", reason));
+    }
+    for (first, second) in [(None, Some(&*damaged)), (Some(&*damaged), None)] {
+        assert!(chosen(first, second).is_err());
+    }
+    assert_eq!(chosen(Some(&damaged), Some(&damaged)), Err(Unusable::DAMAGED));
+    assert_eq!(chosen(intact, Some(&foreign)), Err(Unusable::CONTRADICTING));
+    assert_eq!(chosen(Some(&foreign), intact), Err(Unusable::CONTRADICTING));
+}

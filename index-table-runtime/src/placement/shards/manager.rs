@@ -7,7 +7,6 @@
 //! bytes: a byte with the version, and the postcard encoding of the struct.
 
 use std::{
-    cell::Cell,
     collections::{BTreeMap, BTreeSet, hash_map::RandomState},
     fs::File,
     hash::BuildHasher as _,
@@ -19,7 +18,11 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{MoveRecord, outside::Announced};
+use super::{
+    MoveRecord,
+    lists::{replace, use_copies, write_copies},
+    outside::Announced,
+};
 use crate::{
     engine::{
         Engine, Options, Query, Read as _, Reader, Writer, latest::Latest, lmdb::ManagerArchive,
@@ -29,7 +32,6 @@ use crate::{
         KeyRange,
         error::{Error, Result},
         key::DecodeError,
-        lists,
         maintain::{Change, Sink as _},
         schema::{KeyField, Parts, Source, TableSchema},
         shard::{Boundaries, Declared, MapKind, ShardNumber, placed_table},
@@ -40,7 +42,7 @@ use crate::{
 const VERSION: u8 = 1;
 
 /// The table of the manager. The dot distinguishes its name from the names of declared tables.
-static MANAGER: TableSchema = TableSchema::of_records(".shards", KEY);
+pub(super) static MANAGER: TableSchema = TableSchema::of_records(".shards", KEY);
 
 /// The table of a shard.
 pub(super) static SHARD: TableSchema = TableSchema::of_records(".shard", KEY);
@@ -59,8 +61,6 @@ const SHARDS: &[u8] = b"shard.";
 const MAPS: &[u8] = b"map.";
 const PLACES: &[u8] = b"place.";
 const TABLES: &[u8] = b"table.";
-/// The lists of the rows of a table.
-const LISTS: &[u8] = b"lists.";
 
 /// The option in the record of a shard until the commit is confirmed that removes, detaches or attaches the shard. Other releases
 /// ignore it.
@@ -310,48 +310,6 @@ impl Manager {
         })
     }
 
-    /// Returns the record of the lists of a table.
-    pub(crate) fn lists(&self, table: &str) -> Result<Option<Vec<u8>>> {
-        let own = [LISTS, table.as_bytes()].concat();
-        let records = read(&self.engine, &MANAGER)?;
-        Ok(records.into_iter().find(|(key, _)| *key == own).map(|(_, record)| record))
-    }
-
-    /// Replaces the record of the lists of a table, if the lists `after` extend it. Returns false if they don't.
-    pub(crate) fn exchange_lists(&self, table: &str, after: &[u8]) -> Result<bool> {
-        if self.lists(table)?.as_deref() == Some(after) {
-            return Ok(true);
-        }
-        let own = [LISTS, table.as_bytes()].concat();
-        let lists = lists::decode(after);
-        let is_extended = Cell::new(false);
-        self.update(&|all| {
-            let found = all.iter().find(|(key, _)| *key == own).map(|(_, record)| record);
-            is_extended.set(match (found.map(|found| lists::decode(found)), &lists) {
-                (None, _) => true,
-                (Some(Some(found)), Some(lists)) => lists.extends(&found),
-                // A damaged record is replaced by lists that the data files have too.
-                (Some(None), lists) => lists.is_some(),
-                (Some(Some(_)), None) => false,
-            });
-            if is_extended.get() {
-                all.retain(|(key, _)| *key != own);
-                all.push((own.clone(), after.to_vec()));
-            }
-            Ok(())
-        })?;
-        Ok(is_extended.get())
-    }
-
-    /// Adds the records of lists among those of another manager, which has the same lists or none.
-    pub(crate) fn copy_lists(&self, from: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        self.update(&|all| {
-            all.retain(|(key, _)| !key.starts_with(LISTS));
-            all.extend(from.iter().filter(|(key, _)| key.starts_with(LISTS)).cloned());
-            Ok(())
-        })
-    }
-
     /// Changes the record of a shard.
     pub(crate) fn change_shard(
         &self,
@@ -418,20 +376,6 @@ impl Manager {
             all.push((key.clone(), record.clone()));
             Ok(())
         })
-    }
-}
-
-/// Replaces all records but those of lists, which are not part of [`ManagerRecords`].
-pub(super) fn replace(all: &mut Encoded, records: &[(Vec<u8>, Vec<u8>)]) {
-    all.retain(|(key, _)| key.starts_with(LISTS));
-    all.extend_from_slice(records);
-}
-
-/// Gives the record of the lists of a table another name.
-pub(super) fn rename_lists(all: &mut Encoded, from: &str, to: &str) {
-    let [from, to] = [from, to].map(|table| [LISTS, table.as_bytes()].concat());
-    for (key, _) in all.iter_mut().filter(|(key, _)| *key == from) {
-        key.clone_from(&to);
     }
 }
 
@@ -744,12 +688,32 @@ fn damaged(schema: &'static TableSchema, key: &[u8]) -> Error {
     schema.corrupt(Source::Facts, key, DecodeError::Value("no record that this release can read"))
 }
 
-/// Returns all records of a table.
-fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Encoded> {
+/// Returns all records of a table, with the intact copies of lists.
+pub(super) fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Encoded> {
+    facts(engine, schema, &use_copies_in)
+}
+
+/// Returns all records of a table, which `complete` has changed.
+pub(super) fn facts(
+    engine: &Engine,
+    schema: &'static TableSchema,
+    complete: &dyn Fn(Reader<'_>, &mut Encoded) -> Result<()>,
+) -> Result<Encoded> {
     let Some(tables) = engine.find_table(schema, Parts::default())? else { return Ok(Vec::new()) };
     let txn = engine.read()?;
     let reader = txn.reader(&tables).ok_or_else(|| Error::internal("another kind of engine"))?;
-    all(reader)
+    let mut records = all(reader)?;
+    complete(reader, &mut records)?;
+    Ok(records)
+}
+
+/// Only the manager has records of lists. The second copies in a shard are of the shard's own tables.
+fn is_manager(reader: Reader<'_>) -> bool {
+    reader.table().name == MANAGER.name
+}
+
+fn use_copies_in(reader: Reader<'_>, records: &mut Encoded) -> Result<()> {
+    if is_manager(reader) { use_copies(reader, records) } else { Ok(()) }
 }
 
 fn all(reader: Reader<'_>) -> Result<Encoded> {
@@ -772,6 +736,7 @@ fn update(
     let mut write = |mut writer: Writer<'_, '_>| {
         let before = all(writer.reader())?;
         records.clone_from(&before);
+        use_copies_in(writer.reader(), &mut records)?;
         change(&mut records)?;
         let removed = before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key));
         for (primary_key, _) in removed {
@@ -779,6 +744,9 @@ fn update(
         }
         for (primary_key, row) in &records {
             writer.change(Change::PutFact { primary_key, row })?;
+        }
+        if is_manager(writer.reader()) {
+            write_copies(&mut writer, &records)?;
         }
         Ok(())
     };

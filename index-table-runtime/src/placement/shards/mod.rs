@@ -12,6 +12,7 @@
 //! | [`maps`] | the shard maps of a transaction, which change when rows move |
 //! | [`moving`] | the unfinished moves of keys to other shards |
 //! | [`hidden`] | entries of global indexes whose rows belong to no shard |
+//! | [`lists`] | the records of the shard map manager with the lists of tables |
 //! | [`load`] | samples of the requests of shard keys |
 //! | [`parts`] | parts in another shard than their main rows |
 //! | [`instant`] | why a read transaction sees one instant of all shards |
@@ -27,6 +28,7 @@ mod grow;
 mod grown;
 mod hidden;
 mod instant;
+mod lists;
 mod load;
 mod locations;
 mod manager;

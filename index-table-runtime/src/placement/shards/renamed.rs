@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use super::{
     Engine, Identity, Manager, ManagerRecords, OwnRanges, TableRecord,
-    manager::{Encoded, encoded, rename_lists, replace},
+    lists::{rename_lists, replace},
+    manager::{Encoded, encoded},
 };
 use crate::model::{
     error::{Error, Result},

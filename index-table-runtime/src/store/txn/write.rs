@@ -15,7 +15,7 @@ use crate::{
     engine::{CommitFailure, ReadRecords as _, Retry},
     model::{
         error::{Error, Result},
-        lists::LISTS,
+        lists::{Contradicted, LISTS},
         schema::TableRecord,
     },
     placement::{
@@ -304,11 +304,7 @@ impl<'s> WriteTxn<'s> {
             return Ok(());
         };
         let table = lost.shared.usage.schema.name;
-        Err(CommitFailure::Conflict(Error::TransactionFailed {
-            reason: format!(
-                "another process has recorded other fields of the rows of table `{table}`; run it again"
-            ),
-        }))
+        Err(CommitFailure::Conflict(Contradicted::error(table)))
     }
 
     /// [`commit`](WriteTxn::commit), with an error that states whether the commit may have been applied.

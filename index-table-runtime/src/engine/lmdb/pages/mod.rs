@@ -136,24 +136,45 @@ fn is_new(content: &[u8], size: usize) -> bool {
     })
 }
 
+/// A state that was checked.
+pub(super) struct Looked {
+    /// The damage of the second copies of lists. With [`Depth::Everything`], it is an error instead.
+    pub(super) damaged_copies: Option<String>,
+}
+
 /// Checks that the state of the transaction `txn` is intact, to the extent of `depth`. Returns `None` if the state is
 /// too old. The caller has a read transaction with this state, so that its pages are not reused. Calls `progress` with
 /// the number of checked pages and the number of all pages.
+///
+/// The second copies of lists are checked in all their pages. If they are damaged, nothing else is missing.
 pub(super) fn look_at_snapshot(
     path: &Path,
     txn: u64,
     depth: Depth,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Option<()>, Fault> {
+) -> Result<Option<Looked>, Fault> {
     let mut file = File::open(path)?;
     // Transactions write the two pages alternately.
     let metas = metas(&mut file)?;
     let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(None) };
-    PageCheck::new(&mut file, meta, depth, progress)?.run()?;
+    let damaged_copies = PageCheck::new(&mut file, meta, depth, progress)?.run()?;
     if depth == Depth::Everything {
         check_numbers(&mut file, metas)?;
     }
-    Ok(Some(()))
+    Ok(Some(Looked { damaged_copies }))
+}
+
+/// Whether each page of a database is intact in the state of the transaction `txn`, and the state is not too old.
+pub(super) fn is_intact(path: &Path, txn: u64, database: &str) -> bool {
+    let look = || -> Result<bool, Fault> {
+        let mut file = File::open(path)?;
+        let metas = metas(&mut file)?;
+        let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(false) };
+        let mut progress = |_, _| ();
+        let check = PageCheck::new(&mut file, meta, Depth::Roots, &mut progress)?;
+        Ok(check.run_in(database)?.is_none())
+    };
+    look().unwrap_or(false)
 }
 
 /// Checks that the file has all pages of its last state. No process has the store open.
@@ -168,7 +189,7 @@ pub(super) fn look_at_length(path: &Path, meta: &Meta) -> Result<(), Fault> {
     if file.metadata()?.len() / meta.page_size() > meta.last_page {
         return Ok(());
     }
-    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.run()
+    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.run().map(drop)
 }
 
 /// Checks that the two states can result from two consecutive commits. Otherwise, a number has been changed, and the

@@ -12,7 +12,7 @@ use super::{
     Depth, Fault,
     layout::{self, Database, Meta, Node, Page, flag},
 };
-use crate::model::key::MAX_KEY_LEN;
+use crate::{engine::lmdb::names::LIST_COPIES, model::key::MAX_KEY_LEN};
 
 type Result<T, E = Fault> = std::result::Result<T, E>;
 
@@ -91,7 +91,9 @@ impl<'f> PageCheck<'f> {
         })
     }
 
-    pub(super) fn run(mut self) -> Result<()> {
+    /// Checks the databases. With [`Depth::Roots`], returns the damage of the second copies of lists, which the file can do
+    /// without.
+    pub(super) fn run(mut self) -> Result<Option<String>> {
         let meta = self.meta;
         // A page that a transaction has allocated and freed was never written, so the file may end before it.
         // Then, the list of free pages must contain all missing pages.
@@ -112,10 +114,31 @@ impl<'f> PageCheck<'f> {
             return Err(reason.into());
         }
         self.database("of names", Of::Names, &meta.names, true)?;
+        let mut damaged_copies = None;
         while let Some((name, database)) = self.found.pop_front() {
-            self.database(&format!("`{name}`"), Of::Entries, &database, everything)?;
+            if name == LIST_COPIES && !everything {
+                damaged_copies = damage(self.named(&name, &database, true))?;
+            } else {
+                self.named(&name, &database, everything)?;
+            }
         }
-        Ok(())
+        Ok(damaged_copies)
+    }
+
+    /// Checks each page of one database. Returns its damage.
+    pub(super) fn run_in(mut self, only: &str) -> Result<Option<String>> {
+        let meta = self.meta;
+        self.database("of names", Of::Names, &meta.names, true)?;
+        while let Some((name, database)) = self.found.pop_front() {
+            if name == only {
+                return damage(self.named(&name, &database, true));
+            }
+        }
+        Ok(None)
+    }
+
+    fn named(&mut self, name: &str, database: &Database, whole: bool) -> Result<()> {
+        self.database(&format!("`{name}`"), Of::Entries, database, whole)
     }
 
     /// Walks through a database, or checks its root only.
@@ -323,6 +346,15 @@ impl<'f> PageCheck<'f> {
         } else {
             Err(tree.page_damaged(number, "it is used twice"))
         }
+    }
+}
+
+/// Returns the damage that a walk has found.
+fn damage(walk: Result<()>) -> Result<Option<String>> {
+    match walk {
+        Ok(()) => Ok(None),
+        Err(Fault::Damaged(reason)) => Ok(Some(reason)),
+        Err(error) => Err(error),
     }
 }
 
