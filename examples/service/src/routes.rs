@@ -16,8 +16,9 @@ use index_table::{Cursor, ReadTxn, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    changes::Changes,
     failure::Failure,
-    model::{Changes, Customer, CustomerRepository},
+    model::{Customer, CustomerRepository},
     service::Service,
     writer::{Command, Outcome},
 };

@@ -9,8 +9,9 @@
 use index_table::{GroupWriter, Store, Submitted, WriteTxn};
 
 use crate::{
+    changes::Changes,
     failure::Failure,
-    model::{Changes, Customer, CustomerRepository},
+    model::{Customer, CustomerRepository},
 };
 
 /// The maximum number of waiting commands. A request has at most 16 KiB ([`routes`](crate::routes)), so this
