@@ -57,8 +57,7 @@ fn verified(directory: &Path) -> Result<Vec<Option<String>>> {
     let txn = store.read()?;
     let report = customers.verify(&txn).run()?;
     assert!(report.is_clean(), "{report:?}");
-    let companies = customers.all(&txn).into_iter().map(|row| Ok(row?.company)).collect();
-    companies
+    customers.all(&txn).into_iter().map(|row| Ok(row?.company)).collect()
 }
 
 #[test]
