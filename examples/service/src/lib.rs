@@ -21,8 +21,8 @@
 //!
 //! # The path of a request
 //!
-//! [`routes`] reads the request and writes the response, [`model`] has the stored types, [`service`] runs
-//! queries and [`writer`] runs changes. LMDB is synchronous, so neither of them calls it on the runtime's
+//! [`routes`] reads the request and writes the response, [`model`] has the stored type, [`service`] runs
+//! queries and [`writer`] runs [`changes`]. LMDB is synchronous, so neither of them calls it on the runtime's
 //! threads.
 //!
 //! **Changes** go to one thread, through a bounded queue, and get their response after the commit. See
@@ -52,6 +52,13 @@
 //! runs again.
 //!
 //! The pool's size also limits the number of concurrent reads: see [`service::READERS`].
+//!
+//! # The second release
+//!
+//! `index-table-service-example-2` is the next release of the same service, in which a customer has a company. Its model,
+//! `src/release_2/model.rs`, has one more line than [`model`], and a comment for it. Customers of the first release have no company until they are
+//! written with one. If the first release is started again, it reads all customers, and a customer that it writes loses the
+//! company. `tests/service/releases.rs` starts both releases on one store.
 
 #![cfg_attr(
     not(test),
@@ -59,8 +66,10 @@
 )]
 
 pub mod admin;
+pub mod changes;
 pub mod failure;
 pub mod model;
+pub mod program;
 pub mod routes;
 pub mod service;
 pub mod writer;

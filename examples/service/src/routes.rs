@@ -16,8 +16,9 @@ use index_table::{Cursor, ReadTxn, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    changes::Changes,
     failure::Failure,
-    model::{Changes, Customer, CustomerRepository},
+    model::{Customer, CustomerRepository},
     service::Service,
     writer::{Command, Outcome},
 };
@@ -246,15 +247,15 @@ mod tests {
         let [town, last_name] = ["Redmond", "Smith"].map(str::to_owned);
         store.transaction(|txn| {
             (1..=3).try_for_each(|id| {
-                let customer = Customer {
-                    id,
-                    revision: 0,
-                    first_name: "Alice".to_owned(),
-                    last_name: last_name.clone(),
-                    town: town.clone(),
-                    phone: "555-0101".to_owned(),
-                    email: format!("{id}@example.com"),
-                };
+                let customer = serde_json::json!({
+                    "id": id,
+                    "first_name": "Alice",
+                    "last_name": last_name,
+                    "town": town,
+                    "phone": "555-0101",
+                    "email": format!("{id}@example.com"),
+                });
+                let customer = serde_json::from_value(customer).expect("a customer");
                 customers.insert(txn, &customer)
             })
         })?;

@@ -9,8 +9,9 @@
 use index_table::{GroupWriter, Store, Submitted, WriteTxn};
 
 use crate::{
+    changes::Changes,
     failure::Failure,
-    model::{Changes, Customer, CustomerRepository},
+    model::{Customer, CustomerRepository},
 };
 
 /// The maximum number of waiting commands. A request has at most 16 KiB ([`routes`](crate::routes)), so this
@@ -153,16 +154,18 @@ mod tests {
 
     type TestResult = Result<(), Box<dyn std::error::Error>>;
 
+    /// A customer of any release.
     fn customer(id: u64) -> Customer {
-        Customer {
-            id,
-            revision: 1,
-            first_name: "Alice".to_owned(),
-            last_name: "Smith".to_owned(),
-            town: "Redmond".to_owned(),
-            phone: "555-0101".to_owned(),
-            email: format!("{id}@example.com"),
-        }
+        let customer = serde_json::json!({
+            "id": id,
+            "revision": 1,
+            "first_name": "Alice",
+            "last_name": "Smith",
+            "town": "Redmond",
+            "phone": "555-0101",
+            "email": format!("{id}@example.com"),
+        });
+        serde_json::from_value(customer).expect("a customer")
     }
 
     fn is_overload(failure: &Failure) -> bool {

@@ -4,5 +4,6 @@ mod admin;
 mod endpoints;
 #[cfg(feature = "postgres")]
 mod on_postgres;
+mod releases;
 mod server;
 mod stopping;

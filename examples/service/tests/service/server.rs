@@ -33,7 +33,16 @@ impl Server {
 
     /// Starts the program with these arguments before the address.
     pub(crate) fn start_with(arguments: &[&OsStr]) -> Result<Self> {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_index-table-service-example"))
+        Self::run(env!("CARGO_BIN_EXE_index-table-service-example"), arguments)
+    }
+
+    /// Starts the second release of the program.
+    pub(crate) fn start_release_2(directory: &Path) -> Result<Self> {
+        Self::run(env!("CARGO_BIN_EXE_index-table-service-example-2"), &[directory.as_os_str()])
+    }
+
+    fn run(program: &str, arguments: &[&OsStr]) -> Result<Self> {
+        let mut process = Command::new(program)
             .args(arguments)
             .arg("127.0.0.1:0")
             .stdout(Stdio::piped())
