@@ -56,9 +56,9 @@
 //! # The second release
 //!
 //! `index-table-service-example-2` is the next release of the same service, in which a customer has a company. Its model,
-//! `src/release_2/model.rs`, has one more line than [`model`], and a comment for it. Customers of the first release have no company until they are
-//! written with one. If the first release is started again, it reads all customers, and a customer that it writes loses the
-//! company. `tests/service/releases.rs` starts both releases on one store.
+//! `src/release_2/model.rs`, has one more line than [`model`], and a comment for it. Customers of the first release have no
+//! company until they are written with one. If the first release is started again, it keeps the company of a customer that it
+//! writes, because its model has `keep_unknown`. `tests/service/releases.rs` starts both releases on one store.
 
 #![cfg_attr(
     not(test),

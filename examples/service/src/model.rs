@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// book, so that the phone book is read from the index alone. It also returns the customers of a town, sorted
 /// by last name, so no index by town alone is needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IndexTable)]
-#[table(name = "customers")]
+#[table(name = "customers", keep_unknown)]
 #[index(town, last_name, include = [first_name, phone])]
 #[index(email, unique)]
 pub struct Customer {
