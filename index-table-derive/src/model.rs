@@ -9,6 +9,7 @@ use crate::attr::keys::Lint;
 use crate::types::DataType;
 
 /// A struct that is stored as a table.
+#[expect(clippy::struct_excessive_bools, reason = "each of them is a property of its own")]
 pub(crate) struct Table {
     /// The path of the crate for generated code.
     pub(crate) krate: Path,

@@ -454,18 +454,25 @@ impl<R: Entity> LoadRow for NewRow<'_, R> {
     }
 
     #[inline]
+    fn is_tested(&self, made: MadeLists) -> bool {
+        let so_far = self.table.tried.load(Ordering::Relaxed);
+        cfg!(debug_assertions)
+            || R::READS_BACK
+            || made == MadeLists::Yes
+            || !(TRIED_ROWS..ALL_TRIED).contains(&so_far)
+    }
+
+    #[inline]
     fn load_entries(&self, new: &mut Image, tried: &mut Image, made: MadeLists) -> Result<()> {
         let Self { table, row } = *self;
         new.load_entries(&table.rows.lists, row)?;
-        if !cfg!(debug_assertions) && !R::READS_BACK && made == MadeLists::No {
-            let so_far = table.tried.load(Ordering::Relaxed);
-            if (TRIED_ROWS..ALL_TRIED).contains(&so_far) {
-                return Ok(());
-            }
-            if so_far < TRIED_ROWS {
-                let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-                let _ = table.tried.compare_exchange(so_far, so_far + 1, set, fetch);
-            }
+        if !self.is_tested(made) {
+            return Ok(());
+        }
+        let so_far = table.tried.load(Ordering::Relaxed);
+        if so_far < TRIED_ROWS {
+            let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+            let _ = table.tried.compare_exchange(so_far, so_far + 1, set, fetch);
         }
         if let Err(error) = rows::try_back(&table.rows, new, tried) {
             // The lists of the refused row stay, so a later row like it makes none.
