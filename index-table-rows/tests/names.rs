@@ -102,10 +102,12 @@ struct Wrapper<T> {
     inner: T,
 }
 
+type Pair = (Wrapper<(u8, Inches)>, Wrapper<B>);
+
 #[derive(Deserialize)]
 struct Places {
     prices: HashMap<Currency, Wrapper<A>>,
-    pairs: Vec<(Wrapper<(u8, Inches)>, Wrapper<B>)>,
+    pairs: Vec<Pair>,
     twice: Wrapper<Wrapper<C>>,
 }
 
@@ -171,17 +173,18 @@ fn only_fields_of_later_lists_are_unknown() {
     assert_eq!(catalog.decode_whole::<Row>(&own).unwrap(), (value, false));
 }
 
+#[derive(Serialize)]
+struct Extended {
+    id: u64,
+    extra: Vec<later::Line>,
+    lines: Vec<Line>,
+}
+
 #[test]
 fn an_unknown_field_is_unknown_as_a_whole() {
     let (mut catalog, mut row) = (Catalog::new(), Vec::new());
     let line = || later::Line { article: 1, note: "soon".into() };
-    #[derive(Serialize)]
-    struct Later {
-        id: u64,
-        extra: Vec<later::Line>,
-        lines: Vec<Line>,
-    }
-    let later = Later { id: 7, extra: vec![line(), line()], lines: Vec::new() };
+    let later = Extended { id: 7, extra: vec![line(), line()], lines: Vec::new() };
     catalog.record(&later, &mut row).unwrap();
     let unknown = catalog.unknown::<Row>(&row, 0).unwrap().1;
     assert_eq!(unknown, Unknown { fields: vec!["extra".into()], ..Unknown::default() });

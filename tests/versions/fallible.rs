@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{TestResult, on_both_engines};
 
-/// More rows than those whose indexes are built when the table is opened.
+/// A number of rows.
 const MANY: u32 = 300;
 
 #[derive(Serialize, Deserialize, IndexTable)]
 #[table(name = "parts", repository = Parts1)]
 #[index(name)]
 #[index(code, unique)]
+#[aggregate(name, sum = [code])]
 struct Part1 {
     #[primary_key]
     id: u32,
@@ -50,6 +51,7 @@ macro_rules! releases {
             #[table(name = "parts", version = 2, previous = Older, changed = [size], repository = Parts2)]
             #[index(name)]
             #[index(code, unique)]
+            #[aggregate(name, sum = [code])]
             pub(super) struct Part2 {
                 #[primary_key]
                 pub(super) id: u32,
@@ -70,6 +72,7 @@ macro_rules! releases {
             #[table(name = "parts", version = 3, previous = Part2, changed = [size], view, repository = Parts)]
             #[index(name)]
             #[index(code, unique)]
+            #[aggregate(name, sum = [code])]
             pub(super) struct Part {
                 #[primary_key]
                 pub(super) id: u32,

@@ -450,7 +450,13 @@ impl<R: Entity> LoadRow for NewRow<'_, R> {
         let lists = &self.table.rows.lists;
         let before = lists.position();
         new.load_row(lists, self.row)?;
-        Ok(if lists.position() == before { MadeLists::No } else { MadeLists::Yes })
+        if lists.position() == before {
+            return Ok(MadeLists::No);
+        }
+        // The transaction may run again, and then the row makes none, or end before the row is tested.
+        let start = |tried: u64| (tried != ALL_TRIED).then_some(0);
+        let _ = self.table.tried.fetch_update(Ordering::Relaxed, Ordering::Relaxed, start);
+        Ok(MadeLists::Yes)
     }
 
     #[inline]

@@ -240,7 +240,7 @@ fn replace_entries(
             Ordering::Equal => {}
         }
     }
-    let changed = moved || old.data(index, declared) != data;
+    let changed = moved || old.is_renewed() || old.data(index, declared) != data;
     for step in (Steps { old: before, new: after }) {
         match step {
             KeyChange::Remove(key) => sink.change(delete(key))?,

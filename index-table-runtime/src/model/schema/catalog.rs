@@ -333,7 +333,7 @@ impl TableRecord {
                     show_fields(&declared.primary_key)
                 ),
                 "a primary key can't change; if only the name of a field has changed, give it its \
-                 former name in rows by `#[serde(rename = …)]`; otherwise, declare the struct under \
+                 former name in rows by `#[serde(rename = …)]`, with an `alias` if rows have another; otherwise, declare the struct under \
                  another `#[table(name = …)]` and copy the rows",
             );
         }
