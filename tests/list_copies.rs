@@ -259,6 +259,11 @@ fn two_unusable_copies_are_an_error_and_nothing_is_written() -> TestResult {
                 assert!(error.contains("restore the directory from a copy"), "{error}");
             }
             assert_eq!(store.read()?.commit_number(), number);
+            // The process that can't open the table uses others.
+            {
+                let others = Wides::open(&store)?;
+                store.transaction(|txn| others.put(txn, &Wide::default()))?;
+            }
             drop(store);
             assert!(rows(dir.path()).is_err());
             assert_eq!(copies(dir.path())?, before);

@@ -143,7 +143,8 @@ fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     let own = format!("{table}.{LISTS}");
     let records = engine.catalog()?;
     let first = records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record);
-    let second = engine.list_copy(table)?;
+    // A damaged page is no error if the first copy is intact.
+    let second = engine.list_copy(table).unwrap_or_default();
     let found = choose(first.as_deref(), second.as_deref());
     // Copies that can't be used are reported when the table is opened, and by `check`.
     Ok(found.ok().flatten().map(|found| found.record.to_vec()))

@@ -28,8 +28,13 @@ pub(super) fn find(
 ) -> Result<()> {
     let name = format!("{}.{LISTS}", rows.schema.name);
     let record = records.iter().find(|(own, _)| *own == name);
-    let copy = engine.list_copy(rows.schema.name)?;
-    take(rows, record.map(|(_, record)| record.as_slice()), copy.as_deref(), is_shard)
+    let first = record.map(|(_, record)| record.as_slice());
+    let copy = match engine.list_copy(rows.schema.name) {
+        // A damaged page is no error if the first copy is intact.
+        Err(_) if matches!(choose(first, None), Ok(Some(_))) => None,
+        copy => copy?,
+    };
+    take(rows, first, copy.as_deref(), is_shard)
 }
 
 fn take(

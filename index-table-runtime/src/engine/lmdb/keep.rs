@@ -151,7 +151,11 @@ impl Engine {
         }
         let [first, second] = &before;
         let unusable = |unusable: Unusable| CommitFailure::Failed(unusable.error(table));
-        let found = choose(first.as_deref(), second.as_deref()).map_err(unusable)?;
+        let found = match choose(first.as_deref(), second.as_deref()) {
+            // There is nothing to write. The error is that of opening the table, and not of the others.
+            Err(_) if !lists.has_claims() => return Ok(None),
+            found => found.map_err(unusable)?,
+        };
         if found.is_none() && self.kept_tables.lock().contains(table) {
             return Err(unusable(Unusable::GONE));
         }
