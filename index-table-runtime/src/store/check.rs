@@ -16,7 +16,8 @@ impl Store {
     /// number as the last commit. Each table must have both copies of the lists of its rows' names and kinds, and they must be
     /// equal. If one of them is not intact, the rows can still be read; a writer that opens the table writes it again.
     ///
-    /// Opening a store reads only its first pages, the names of its databases and the root of each database. After
+    /// Opening a store reads only its first pages, the names of its databases, the root of each database, and the second copies of
+    /// lists. After
     /// a crash of the machine, or if you don't trust the disk, call this method before opening a table. It checks
     /// one snapshot, while other threads and processes may write. LMDB has no checksums, so changed bytes in a row
     /// are not detected. To compare the indexes with the rows of an intact file, use a repository's `verify`.

@@ -36,6 +36,17 @@ pub(super) fn elsewhere(path: &Path, process: Option<u32>, has_journal: bool) ->
     }
 }
 
+/// The key in the errors about the lists of the names in a table's rows.
+pub(crate) const LISTS_KEY: &str = "of the lists of its rows";
+
+/// Returns the remedy for damage. That of lists is in its reason.
+pub(super) fn repaired_by(key: &str) -> &'static str {
+    if key == LISTS_KEY {
+        return "";
+    }
+    "; the repository's `verify` lists the damage, and `repair` corrects it"
+}
+
 /// Returns the name of the index in messages, or `other`.
 pub(super) fn index_or(other: &str, index: Option<&str>) -> String {
     index.map_or(other.to_owned(), |index| format!("index `{index}`"))

@@ -5,11 +5,12 @@ mod message;
 
 pub(crate) use convert::{Boxed, Sealed, is_full};
 pub use convert::{EncodeError, StoreError};
+pub(crate) use message::LISTS_KEY;
 
 use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::model::{index_state::IndexState, key::MAX_KEY_LEN};
-use message::{archive_of, index_or, read_only, shown_number};
+use message::{archive_of, index_or, read_only, repaired_by, shown_number};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -358,13 +359,9 @@ pub enum Error {
     },
 
     /// The file contains bytes that this crate did not write. The repository's `verify` lists all damage, and
-    /// `repair` corrects it. Other methods can neither replace nor delete a row that can't be decoded,
-    /// because its entries are unknown.
-    #[error(
-        "table `{table}`, {}, key {key}: {reason}; the repository's `verify` lists the damage, \
-         and `repair` corrects it",
-        index_or("facts", *index)
-    )]
+    /// `repair` corrects it, except for the lists of the names in rows. Other methods can neither replace nor delete a row that can't
+    /// be decoded, because its entries are unknown.
+    #[error("table `{table}`, {}, key {key}: {reason}{}", index_or("facts", *index), repaired_by(key))]
     Corrupt {
         /// The table.
         table: &'static str,

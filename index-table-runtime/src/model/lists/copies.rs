@@ -2,18 +2,18 @@
 //!
 //! No row can be read without its list, so the record stands twice, in pages of two databases. One of them is enough. Both are
 //! written in one transaction, so they differ only if one was damaged, or is from before: the file is of a release with one copy,
-//! or the disk has lost a write. A crash can't cause this. The catalog of rows only grows, so the copy that extends the other one has the lists of all
-//! rows. If neither does, nobody knows which of them the rows have.
+//! or the disk has lost a write. A crash can't cause this. The catalog of rows only grows, so
+//! the copy that extends the other one has the lists of all rows. If neither does, nobody knows which of them the rows have.
 
 use std::fmt;
 
 use index_table_rows::Catalog;
 
 use super::record::decode;
-use crate::model::{error::Error, key::kept_text};
-
-/// The key in the errors about the lists of a table.
-const KEY: &str = "of the lists of its rows";
+use crate::model::{
+    error::{Error, LISTS_KEY},
+    key::kept_text,
+};
 
 /// The fault of the copy that is not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Unusable {
 }
 
 fn corrupt(table: &'static str, reason: String) -> Error {
-    Error::Corrupt { table, index: None, key: KEY.to_owned(), reason }
+    Error::Corrupt { table, index: None, key: LISTS_KEY.to_owned(), reason }
 }
 
 /// The copy that is used.

@@ -1,7 +1,7 @@
 //! Checks whether LMDB could have written a file. LMDB does not check it.
 //!
 //! There are three checks, each of more pages. [`look_at_head`] checks the first two pages, before LMDB maps the
-//! file. [`look_at_snapshot`] checks the names and the root of each database whenever a store is opened; with
+//! file. [`look_at_snapshot`] checks the names, the root of each database and the second copies of lists whenever a store is opened; with
 //! [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error and not a
 //! signal. [`sample`] finds leaves at equal distances, and [`share`] the part of the leaves between two keys, for
 //! estimates. [`used`] counts the pages in use.
