@@ -38,6 +38,14 @@ fuzz_target!(|input: &[u8]| {
     let _ = catalog.decode::<IgnoredAny>(row);
     let _ = catalog.decode::<Tree>(row);
     let _ = catalog.decode_noting::<Row>(row);
+    let mut copy = Vec::new();
+    if catalog.copy_fields(row, &[&["z"], &["x", "y"]], &mut copy).is_ok() {
+        // The copied values may be of other types.
+        let mut part = catalog.part(&copy).expect("a copy of a row that was read");
+        let _ = part.field::<Vec<Option<u8>>>(&["z"]);
+        let _ = part.field::<IgnoredAny>(&["x", "y"]);
+    }
+    let unknown = catalog.unknown::<Row>(row, 0).map(|(_, unknown)| unknown);
     let Ok(value) = catalog.decode::<Row>(row) else { return };
     let shown = format!("{value:?}");
     // What was read can be written and read, perhaps with more lists.
@@ -46,5 +54,13 @@ fuzz_target!(|input: &[u8]| {
         let read: Row = catalog.decode(&out).expect("a row that was written");
         assert_eq!(format!("{read:?}"), shown);
         assert!(catalog.is_same(&out, &value));
+        // With the fields that the type does not know, it is the same value.
+        let (mut both, unknown) = (Vec::new(), unknown.expect("a row that was read"));
+        if catalog.record_carried(&out, row, &unknown.fields, &mut both).is_ok() {
+            let read: Row = catalog.decode(&both).expect("a row with carried fields");
+            assert_eq!(format!("{read:?}"), shown);
+            let again = catalog.unknown::<Row>(&both, 0).expect("a row with carried fields").1;
+            assert_eq!(again.fields, unknown.fields);
+        }
     }
 });
