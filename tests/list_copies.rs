@@ -468,6 +468,19 @@ fn one_copy_is_enough_in_each_shard() -> TestResult {
     Ok(())
 }
 
+#[test]
+fn a_check_reads_the_pages_of_the_shard_map_manager() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, orders) = open_shards(dir.path())?;
+    store.transaction(|txn| orders.insert(txn, &text(1)))?;
+    store.check()?;
+    drop((orders, store));
+    zero_page(dir.path(), ".lists", "orders")?;
+    let found = finding(dir.path())?;
+    assert!(found.contains("database `.lists`"), "{found}");
+    Ok(())
+}
+
 /// The shard map manager has the record of each table twice, too.
 #[test]
 fn one_copy_is_enough_for_the_shard_map_manager() -> TestResult {

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::Store;
 use crate::{
+    engine::lmdb,
     model::error::{Error, Result},
-    placement::shards::Manager,
     usage::Progress,
 };
 
@@ -49,7 +49,7 @@ impl Store {
     }
 
     /// Checks the structure of the file like [`check`](Store::check), and calls `progress` after each 1,024 pages. A
-    /// sharded store begins again for each shard.
+    /// sharded store begins again for each shard, and for the shard map manager.
     ///
     /// # Errors
     ///
@@ -60,16 +60,22 @@ impl Store {
             let what = "checking the pages of files; use the server's extension `amcheck`";
             return Err(Error::NotOffered { what });
         }
-        self.inner.engines.each_lmdb().try_for_each(|engine| {
+        let mut check_pages = |engine: &lmdb::Engine| {
             let begun = Instant::now();
-            engine
-                .check(&mut |done, all| progress(Progress::new("pages", done, Some(all), begun)))?;
+            engine.check(&mut |done, all| progress(Progress::new("pages", done, Some(all), begun)))
+        };
+        self.inner.engines.each_lmdb().try_for_each(|engine| {
+            check_pages(engine)?;
             if !engine.knows_lists() {
                 self.inner.refuse_nested_write()?;
             }
             engine.check_lists()
         })?;
         let shards = self.inner.engines.several();
-        shards.and_then(|shards| shards.manager()).map_or(Ok(()), Manager::check_lists)
+        let Some(manager) = shards.and_then(|shards| shards.manager()) else { return Ok(()) };
+        if let Some(engine) = manager.engine().lmdb() {
+            check_pages(engine)?;
+        }
+        manager.check_lists()
     }
 }
