@@ -223,23 +223,24 @@ impl Catalog {
     pub fn decode<'de, T: Deserialize<'de>>(&self, row: &'de [u8]) -> Result<T> {
         let mut reader = Reader::new(self, row);
         let value = T::deserialize(&mut reader);
-        if reader.is_done() { value } else { Ok(self.decode_again(row, reader, value)?.0) }
+        if reader.is_done() { value } else { self.decode_again(row, reader, value, &mut false) }
     }
 
-    /// Reads a row like [`decode`](Self::decode), and returns whether the type may not read all of it. If so,
+    /// Reads a row like [`decode`](Self::decode), and sets `has_unread` to whether the type may not read all of it. If so,
     /// [`decode_noting`](Self::decode_noting) names what it does not read.
     ///
     /// # Errors
     ///
     /// As for [`decode`](Self::decode).
-    pub fn decode_whole<'de, T: Deserialize<'de>>(&self, row: &'de [u8]) -> Result<(T, bool)> {
+    pub fn decode_whole<'de, T: Deserialize<'de>>(
+        &self,
+        row: &'de [u8],
+        has_unread: &mut bool,
+    ) -> Result<T> {
         let mut reader = Reader::new(self, row);
         let value = T::deserialize(&mut reader);
-        if reader.is_done() {
-            Ok((value?, reader.has_left()))
-        } else {
-            self.decode_again(row, reader, value)
-        }
+        *has_unread = reader.has_left();
+        if reader.is_done() { value } else { self.decode_again(row, reader, value, has_unread) }
     }
 
     /// The end of [`decode`](Self::decode) if not all bytes were read.
@@ -249,7 +250,8 @@ impl Catalog {
         row: &'de [u8],
         first: Reader<'de, '_>,
         value: Result<T>,
-    ) -> Result<(T, bool)> {
+        has_unread: &mut bool,
+    ) -> Result<T> {
         if !first.is_misplaced() {
             return value.and(Err(damaged()));
         }
@@ -259,7 +261,8 @@ impl Catalog {
             return Err(damaged());
         }
         first.confirm();
-        Ok((value, reader.has_left()))
+        *has_unread = reader.has_left();
+        Ok(value)
     }
 
     /// Reads a row by names, and returns the first field or variant of the row that the type does not read, if there is

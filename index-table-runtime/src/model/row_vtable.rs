@@ -561,8 +561,9 @@ fn load<R: Entity>(
     image: &mut Image,
     bytes: &[u8],
 ) -> Result<Result<()>, DecodeError> {
-    match row::decode_whole::<R>(lists, bytes) {
-        Ok((row, has_unread)) => {
+    let mut has_unread = false;
+    match row::decode_whole::<R>(lists, bytes, &mut has_unread) {
+        Ok(row) => {
             let loaded = image.load_stored(lists, &row, bytes, None);
             image.set_unread(has_unread);
             Ok(loaded)

@@ -482,8 +482,9 @@ pub(crate) fn load_by_key<R: Entity>(
     image: &mut Image,
 ) -> Result<Option<R>> {
     let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(None) };
-    match row::decode_whole::<R>(&rows.lists, bytes) {
-        Ok((row, has_unread)) => {
+    let mut has_unread = false;
+    match row::decode_whole::<R>(&rows.lists, bytes, &mut has_unread) {
+        Ok(row) => {
             image.load_stored(&rows.lists, &row, bytes, None)?;
             image.set_unread(has_unread);
             rows.check_primary_key(image, primary_key)?;

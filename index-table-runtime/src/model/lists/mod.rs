@@ -295,16 +295,18 @@ impl Lists {
         self.read(|catalog| catalog.decode(bytes))
     }
 
-    /// Reads a value, and returns whether its type may leave something unread.
+    /// Reads a value, and sets `has_unread` to whether its type may leave something unread.
     ///
     /// # Errors
     ///
     /// As for [`decode`](Lists::decode).
+    #[inline]
     pub(crate) fn decode_whole<T: DeserializeOwned>(
         &self,
         bytes: &[u8],
-    ) -> Result<(T, bool), DecodeError> {
-        self.read(|catalog| catalog.decode_whole(bytes))
+        has_unread: &mut bool,
+    ) -> Result<T, DecodeError> {
+        self.read(|catalog| catalog.decode_whole(bytes, has_unread))
     }
 
     /// Reads a value, and returns the fields that its type leaves unread, of the lists from the number `since` on.

@@ -34,9 +34,10 @@ impl Question {
     ) -> Result<V, DecodeError> {
         match self {
             Self::HasUnread(answer) => {
-                let (value, has_unread) = lists.decode_whole(bytes)?;
+                let mut has_unread = false;
+                let value = lists.decode_whole(bytes, &mut has_unread);
                 answer.set(has_unread);
-                Ok(value)
+                value
             }
             Self::Unknown { since, answer } => {
                 let (value, unknown) = lists.unknown(bytes, *since)?;
@@ -51,19 +52,21 @@ impl Question {
     }
 }
 
-/// Reads a whole row, and returns whether its type may leave something unread. A row of an older version has nothing that a later
-/// release has written.
+/// Reads a whole row, and sets `has_unread` to whether its type may leave something unread. A row of an older version has nothing
+/// that a later release has written.
+#[inline]
 pub(crate) fn decode_whole<R: Entity>(
     lists: &Lists,
     bytes: &[u8],
-) -> Result<(R, bool), DecodeError> {
-    let Ok(body) = body(bytes, R::TABLE.version) else {
-        return decode(lists, bytes).map(|row| (row, false));
-    };
+    has_unread: &mut bool,
+) -> Result<R, DecodeError> {
+    let Ok(body) = body(bytes, R::TABLE.version) else { return decode(lists, bytes) };
     let question = Question::HasUnread(Cell::new(false));
-    let row = R::decode(RowBody { question: Some(&question), ..RowBody::new(lists, body) })?;
-    let Question::HasUnread(answer) = question else { return Ok((row, false)) };
-    Ok((row, answer.get()))
+    let row = R::decode(RowBody { question: Some(&question), ..RowBody::new(lists, body) });
+    if let Question::HasUnread(answer) = question {
+        *has_unread = answer.get();
+    }
+    row
 }
 
 /// Returns the fields that the type leaves unread, of the lists from the number `since` on.
