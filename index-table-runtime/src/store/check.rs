@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use super::Store;
 use crate::{
-    engine::lmdb,
     model::error::{Error, Result},
     usage::Progress,
 };
@@ -60,12 +59,8 @@ impl Store {
             let what = "checking the pages of files; use the server's extension `amcheck`";
             return Err(Error::NotOffered { what });
         }
-        let mut check_pages = |engine: &lmdb::Engine| {
-            let begun = Instant::now();
-            engine.check(&mut |done, all| progress(Progress::new("pages", done, Some(all), begun)))
-        };
         self.inner.engines.each_lmdb().try_for_each(|engine| {
-            check_pages(engine)?;
+            engine.check(&mut pages(progress))?;
             if !engine.knows_lists() {
                 self.inner.refuse_nested_write()?;
             }
@@ -74,8 +69,14 @@ impl Store {
         let shards = self.inner.engines.several();
         let Some(manager) = shards.and_then(|shards| shards.manager()) else { return Ok(()) };
         if let Some(engine) = manager.engine().lmdb() {
-            check_pages(engine)?;
+            engine.check(&mut pages(progress))?;
         }
         manager.check_lists()
     }
+}
+
+/// Returns a function that calls `progress` with a number of pages.
+fn pages(progress: &mut dyn FnMut(Progress)) -> impl FnMut(u64, u64) {
+    let begun = Instant::now();
+    move |done, all| progress(Progress::new("pages", done, Some(all), begun))
 }
