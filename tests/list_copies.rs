@@ -199,7 +199,10 @@ fn one_copy_is_enough_and_a_writer_mends_the_other_one() -> TestResult {
             let found = finding(dir.path())?;
             let expected = format!("the {name} copy of their record {reason}");
             assert!(found.contains("table `orders`") && found.contains(&expected), "{found}");
-            assert!(found.contains("opening the table for writing mends it"), "{found}");
+            assert!(
+                found.contains("opening the table for writing writes that copy again"),
+                "{found}"
+            );
             assert_eq!(rows(dir.path())?, [text(1), number(2)]);
             // Reading changes nothing.
             assert_eq!(copies(dir.path())?[at], copy);

@@ -163,7 +163,7 @@ fn check_earlier(open: impl Fn() -> Result<Store>, is_empty: bool) -> TestResult
             is_unknown(store.transaction(rename), &key, field);
             let load = orders.bulk_load(&store, [moved]).on_duplicate(OnDuplicate::Replace).run();
             is_unknown(load, &key, field);
-            // A row can be deleted, and written anew.
+            // A row can be deleted, and then inserted again.
             store.transaction(|txn| orders.delete(txn, tenant, id))?;
             store.transaction(|txn| orders.put(txn, &row))?;
             store.transaction(update)?;

@@ -40,7 +40,10 @@ fn is_named(field: &Field, names: &[String]) -> bool {
 
 /// Returns the alternative of the rows with these fields.
 fn find(catalog: &Catalog, fields: &[Field]) -> Result<u64> {
-    let is_found = |kind: &Kind| matches!(kind, Kind::Struct(list) if catalog.list(*list).is_ok_and(|list| list.fields == fields));
+    let is_found = |kind: &Kind| match kind {
+        Kind::Struct(list) => catalog.list(*list).is_ok_and(|list| list.fields == fields),
+        _ => false,
+    };
     let found = catalog.union(ROOT)?.kinds.iter().position(is_found);
     found.map(|at| at as u64).ok_or_else(unrecorded)
 }

@@ -13,12 +13,11 @@ mod names;
 mod scalars;
 mod skip;
 
-pub use self::fields::Fields;
-use self::names::Pass;
-pub use self::names::names;
 use std::{collections::BTreeSet, ptr};
 
+use self::names::Pass;
 pub(crate) use self::{copy::copy, fields::copy_values};
+pub use self::{fields::Fields, names::names};
 use crate::{
     MAX_DEPTH,
     bytes::take_varint,
@@ -68,7 +67,7 @@ struct Noted<'c> {
     /// The first list whose fields are unknown.
     since: usize,
     unknown: Unknown,
-    /// What a type that reads no row asks for.
+    /// The pass without a row.
     pass: Option<Pass>,
 }
 

@@ -74,7 +74,7 @@ impl<'r, 'de, 'c> ListAccess<'r, 'de, 'c> {
             self.reader.left = true;
             if self.reader.by_names {
                 self.reader.lose_field(self.list, field);
-                self.reader.pass(&field.kind)?;
+                self.reader.skip_noted(&field.kind)?;
             } else {
                 self.reader.skip_as(&field.kind)?;
             }
@@ -197,7 +197,7 @@ impl<'de> de::Deserializer<'de> for Noting<'_, 'de, '_> {
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
         self.reader.left = true;
         self.reader.lose_field(self.list, self.field);
-        self.reader.pass(&self.field.kind)?;
+        self.reader.skip_noted(&self.field.kind)?;
         visitor.visit_unit()
     }
 }
@@ -294,7 +294,7 @@ impl<'de> de::VariantAccess<'de> for Payload<'_, 'de, '_> {
         reader.left = true;
         if reader.by_names {
             reader.lose_variant(entry);
-            return reader.pass(&entry.payload);
+            return reader.skip_noted(&entry.payload);
         }
         reader.skip_as(&entry.payload)
     }

@@ -1,11 +1,15 @@
-//! The names that a type reads, found out without a row: the type is asked to read, and what it asks for is noted.
+//! The names of the fields and variants that a type reads.
 //!
-//! A [pass](Pass) leads to one struct or enum: each struct on the way gets the field that leads there, and no other, and each
-//! enum that variant. At the end of the way, the names are noted and the pass fails. Where a scalar is asked for, the pass fails
-//! too, so conversions of user code get no invented values. In front of other parts, in keys of maps and elements of tuples, a
-//! scalar has a default, and a struct can have all of its fields, because those parts could not be reached otherwise.
+//! serde tells them only to a deserializer. So the type deserializes from a [`Reader`] without a row, in several passes. A
+//! [pass](Pass) follows one path to a struct or an enum: each struct on the path gets only the field that leads on, and each enum
+//! that variant. The struct or enum at the end is recorded, and the pass ends with an error.
 //!
-//! A struct is asked at each place, because its type can have parameters, but at most twice on a way, because it can contain itself.
+//! A scalar also ends the pass, so conversions in user code get no invented values. There is one exception. A key of a map and an
+//! element of a tuple come before other parts, which can only be reached if they are read. There, a scalar has a default value, and
+//! a path can give a struct all of its fields.
+//!
+//! A struct is visited at each place where it occurs, because it can have type parameters. A path visits it at most twice, because
+//! it can contain itself.
 
 use std::{
     collections::BTreeSet,
@@ -28,21 +32,21 @@ use crate::{
 /// The kind of all values.
 const HOLE: &Kind = &Kind::Hole;
 
-/// The longest way.
+/// The maximum length of a path.
 const MOST_STEPS: usize = 32;
 
 /// The maximum number of passes.
 const MOST_PASSES: usize = 4096;
 
-/// A step of a way: a struct or an enum, and the position of a name, or the number of names for all of them.
+/// A step of a path: a struct or an enum, and the position of a name, or the number of names for all of them.
 type Step = (Found, usize);
 
-/// A way through a type.
+/// One pass, along a path.
 #[derive(Default)]
 pub(super) struct Pass {
     /// Whether each step has all fields.
     whole: Vec<bool>,
-    /// The number of structs and enums on the way so far.
+    /// The number of structs and enums so far.
     steps: usize,
     /// What was found at its end.
     found: Option<Found>,
@@ -88,31 +92,31 @@ struct Found {
 /// ```
 #[must_use]
 pub fn names<T: DeserializeOwned>() -> BTreeSet<String> {
-    let (mut all, mut ways) = (BTreeSet::new(), vec![Vec::new()]);
+    let (mut all, mut paths) = (BTreeSet::new(), vec![Vec::new()]);
     for _ in 0..MOST_PASSES {
-        let Some(way) = ways.pop() else { break };
-        let catalog = catalog_of(&way);
+        let Some(path) = paths.pop() else { break };
+        let catalog = catalog_of(&path);
         // A conversion may panic about a default.
         let found = catch_unwind(AssertUnwindSafe(|| {
-            let mut reader = Reader::asking(&catalog, &way);
+            let mut reader = Reader::without_row(&catalog, &path);
             let _ = T::deserialize(&mut reader);
             reader.into_found()
         }));
         let Ok(Some(found)) = found else { continue };
         all.insert(found.text());
-        let again = way.iter().filter(|(own, _)| own.names == found.names).count();
-        if way.len() < MOST_STEPS && again < 2 {
+        let again = path.iter().filter(|(own, _)| own.names == found.names).count();
+        if path.len() < MOST_STEPS && again < 2 {
             let last = found.names.len() + usize::from(found.is_in_front && !found.is_enum);
-            ways.extend((0..last).map(|at| [way.as_slice(), &[(found, at)]].concat()));
+            paths.extend((0..last).map(|at| [path.as_slice(), &[(found, at)]].concat()));
         }
     }
     all
 }
 
 /// Returns a catalog with the fields or the variant of each step at its position.
-fn catalog_of(way: &[Step]) -> Catalog {
+fn catalog_of(path: &[Step]) -> Catalog {
     let mut catalog = Catalog::new();
-    for (found, at) in way {
+    for (found, at) in path {
         let names = found.names.get(*at).map_or(found.names, slice::from_ref);
         let field = |name: &&str| Field { name: Name::new(name), kind: Kind::Hole, absent: false };
         let variant = |name: &&str| Variant {
@@ -136,16 +140,16 @@ impl Found {
 }
 
 impl<'de, 'c> Reader<'de, 'c> {
-    /// A reader of a type that reads no row.
-    fn asking(catalog: &'c Catalog, way: &[Step]) -> Self {
+    /// Creates a reader without a row.
+    fn without_row(catalog: &'c Catalog, path: &[Step]) -> Self {
         let mut reader = Self::by_names(catalog, &[]);
         reader.kind = HOLE;
-        let whole = way.iter().map(|(found, at)| *at == found.names.len()).collect();
+        let whole = path.iter().map(|(found, at)| *at == found.names.len()).collect();
         reader.noted.get_or_insert_default().pass = Some(Pass { whole, ..Pass::default() });
         reader
     }
 
-    pub(super) fn reads_no_row(&self) -> bool {
+    pub(super) fn has_no_row(&self) -> bool {
         self.noted.as_ref().is_some_and(|noted| noted.pass.is_some())
     }
 
@@ -153,7 +157,7 @@ impl<'de, 'c> Reader<'de, 'c> {
         self.noted?.pass?.found
     }
 
-    fn way(&mut self) -> Option<&mut Pass> {
+    fn pass(&mut self) -> Option<&mut Pass> {
         self.noted.as_mut()?.pass.as_mut()
     }
 
@@ -163,10 +167,10 @@ impl<'de, 'c> Reader<'de, 'c> {
         matches!(self.kind, Kind::Hole) && pass.is_some_and(|pass| pass.has_defaults)
     }
 
-    /// Returns the number of the next step. At the end of the way, notes what was found, and fails.
+    /// Returns the number of the next step. At the end of the path, records what was found, and fails.
     fn step(&mut self, names: &'static [&'static str], is_enum: bool) -> Result<usize> {
         // A row with a hole has been written with a later version.
-        let pass = self.way().ok_or_else(unrecorded)?;
+        let pass = self.pass().ok_or_else(unrecorded)?;
         let (step, is_in_front) = (pass.steps, pass.has_defaults);
         if let Some(whole) = pass.whole.get(step) {
             // An enum in front of other parts is behind it after its variant.
@@ -175,7 +179,7 @@ impl<'de, 'c> Reader<'de, 'c> {
             return Ok(step);
         }
         pass.found.get_or_insert(Found { names, is_enum, is_in_front });
-        Err(Error::custom("the type reads no row"))
+        Err(Error::custom("there is no row"))
     }
 
     #[cold]
@@ -210,7 +214,7 @@ impl<'de, 'c> Reader<'de, 'c> {
         len: Option<usize>,
         visitor: V,
     ) -> Result<V::Value> {
-        let pass = self.way().ok_or_else(unrecorded)?;
+        let pass = self.pass().ok_or_else(unrecorded)?;
         pass.has_defaults |= len.is_some_and(|len| len > 1);
         self.deeper(|reader| {
             visitor.visit_seq(&mut Elements { reader, kind: HOLE, left: len.unwrap_or(1) })
@@ -220,7 +224,7 @@ impl<'de, 'c> Reader<'de, 'c> {
     #[cold]
     #[inline(never)]
     pub(super) fn ask_for_pair<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
-        let pass = self.way().ok_or_else(unrecorded)?;
+        let pass = self.pass().ok_or_else(unrecorded)?;
         pass.has_defaults = true;
         self.deeper(|reader| {
             visitor.visit_map(&mut Pairs { reader, key: HOLE, value: HOLE, left: 1 })

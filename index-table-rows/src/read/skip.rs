@@ -8,12 +8,12 @@ use crate::{
 };
 
 impl<'c> Reader<'_, 'c> {
-    /// Skips a value that is noted as a whole.
-    pub(super) fn pass(&mut self, kind: &'c Kind) -> Result {
+    /// Skips a value without noting what is in it.
+    pub(super) fn skip_noted(&mut self, kind: &'c Kind) -> Result {
         self.by_names = false;
-        let passed = self.skip_as(kind);
+        let skipped = self.skip_as(kind);
         self.by_names = true;
-        passed
+        skipped
     }
 
     pub(super) fn skip_as(&mut self, kind: &'c Kind) -> Result {
@@ -31,7 +31,7 @@ impl<'c> Reader<'_, 'c> {
             }
             Kind::Unsigned | Kind::Signed => return self.varint().map(drop),
             Kind::Bytes16 => return self.take(16).map(drop),
-            Kind::Hole if self.reads_no_row() => return Ok(()),
+            Kind::Hole if self.has_no_row() => return Ok(()),
             _ => {}
         }
         let Some(value) = self.present()? else { return Ok(()) };

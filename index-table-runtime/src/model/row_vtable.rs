@@ -330,8 +330,7 @@ impl TableRows {
         (self.vtable.renew)(&self.lists, bytes)
     }
 
-    /// Returns a hash of the names that the type reads, at every depth. It is made once in a process, since the type is asked for
-    /// each name.
+    /// Returns a hash of the names that the type reads, at every depth. It is computed once in each process.
     pub(crate) fn names(&self) -> u64 {
         static NAMES: OfProcess<Mutex<BTreeMap<TypeId, u64>>> = OfProcess::new(Mutex::default);
         let known = NAMES.lock().get(&self.id).copied();

@@ -50,7 +50,7 @@ mod on {
     pub(crate) fn damaged_lists(table: &str, fault: &CopyFault) {
         tracing::warn!(
             target: "index_table", table,
-            "the lists of the rows of table `{table}`: {fault}; opening the table for writing mends it"
+            "the lists of the rows of table `{table}`: {fault}; opening the table for writing writes that copy again"
         );
     }
 

@@ -1,9 +1,9 @@
 //! The two copies of the record of a table's lists in a data file.
 //!
 //! No row can be read without its list, so the record stands twice, in pages of two databases. One of them is enough. Both are
-//! written in one transaction, so they differ only if one was damaged, or is from before: the file is of a release with one copy,
-//! or the disk has lost a write. A crash can't cause this. The catalog of rows only grows, so
-//! the copy that extends the other one has the lists of all rows. If neither does, nobody knows which of them the rows have.
+//! written in one transaction, so a crash can't make them differ. They differ if one was damaged, if the disk has lost a write, or
+//! if an earlier release wrote the file with one copy. The catalog of rows only grows, so the copy that extends the other one has the
+//! lists of all rows. If neither does, it is unknown which of them the rows have.
 
 use std::fmt;
 
@@ -38,7 +38,9 @@ impl CopyFault {
     fn error(&self, table: &'static str) -> Error {
         corrupt(
             table,
-            format!("{self}; the rows can be read, and opening the table for writing mends it"),
+            format!(
+                "{self}; the rows can be read, and opening the table for writing writes that copy again"
+            ),
         )
     }
 }
