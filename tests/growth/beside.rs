@@ -227,3 +227,44 @@ fn long_work_beside_the_growth_is_completed() -> Result<()> {
     }
     Ok(())
 }
+
+/// The first operation of each transaction locks the shard, and can wait for it while a move takes the tracked changes.
+#[test]
+fn commits_beside_moves_are_in_the_shard_of_their_key() -> Result<()> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path())?;
+    let all = All::open(&store)?;
+    store.add_shard("east", "east")?;
+    let (is_over, writers) = (AtomicBool::new(false), 3);
+    let write = |writer: u64| -> Result<u64> {
+        let mut count = 0;
+        while !is_over.load(SeqCst) {
+            let number = count * writers + writer;
+            let order = Order { tenant: 1000, number, total: 1 };
+            store.transaction(|txn| all.orders.insert(txn, &order))?;
+            count += 1;
+        }
+        Ok(count)
+    };
+    let write = &write;
+    let counts = thread::scope(|scope| {
+        let threads = (0..writers).map(|writer| scope.spawn(move || write(writer)));
+        let threads: Vec<_> = threads.collect();
+        let moved = (0..20).try_for_each(|round| {
+            let to = ["east", "main"][round % 2];
+            store.move_range("customers", 1000u32..1001, to).run().map(drop)
+        });
+        is_over.store(true, SeqCst);
+        let counts = threads.into_iter().map(|thread| thread.join().unwrap());
+        let counts = counts.collect::<Result<Vec<_>>>();
+        moved.and(counts)
+    })?;
+    let txn = store.read()?;
+    for (writer, count) in (0..).zip(counts) {
+        for number in (0..count).map(|at| at * writers + writer) {
+            let order = all.orders.get(&txn, 1000, number)?;
+            assert!(order.is_some(), "order {number} is lost");
+        }
+    }
+    Ok(())
+}

@@ -45,9 +45,17 @@ impl<'t> Writer<'t> {
             return self.without_a_shard(primary_key, write);
         };
         if self.tables.routing.moves() {
+            self.lock(shard, Some(primary_key))?;
             self.track(primary_key)?;
         }
         self.in_shard(shard, primary_key, write)
+    }
+
+    /// Locks a shard before a change in it is added to a move. A move takes the changes, waits for the lock, and then copies the
+    /// rows. So it would take a change that is added before, and copy the row as it was.
+    #[cold]
+    fn lock(&self, shard: ShardNumber, primary_key: Option<&[u8]>) -> Result<()> {
+        self.txn.reader(self.tables, shard, primary_key).map(drop)
     }
 
     /// Adds the changed row to the moves of its shard key.
@@ -108,6 +116,7 @@ impl<'t> Writer<'t> {
             Some(global) => {
                 let shard = self.tables.shard_of_global(global, index, key)?;
                 if global.moves() {
+                    self.lock(shard, Some(primary_key))?;
                     self.engine.note_entry(&self.tables.routing, global, key, primary_key)?;
                 }
                 if global.hides() {
@@ -378,6 +387,7 @@ impl<'t> Writer<'t> {
         {
             let routing = &self.tables.routing;
             if routing.moves() {
+                self.lock(shard, None)?;
                 let (table, map_key) = (routing.schema().name, routing.map_key_of(key));
                 let changed = || Tracked::Sequence(table, key.to_vec());
                 self.engine.track(routing, (routing.map(), &map_key), key, changed)?;
