@@ -232,6 +232,7 @@ impl<'t> Writer<'t> {
         write: &mut dyn FnMut(&mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         if self.tables.routing.moves() || self.hides() {
+            self.lock(shard, None)?;
             self.engine.restart_moves();
         }
         self.beside(shard, write)
@@ -368,10 +369,11 @@ impl<'t> Writer<'t> {
 
     pub(crate) fn clear(&mut self, index: usize) -> Result<()> {
         let tables = self.tables;
+        let shards = tables.routing.shards_with(Source::Index(index)).iter();
         if tables.routing.omits(Source::Index(index)) {
+            shards.clone().try_for_each(|shard| self.lock(*shard, None))?;
             self.engine.restart_moves();
         }
-        let shards = tables.routing.shards_with(Source::Index(index)).iter();
         shards.copied().try_for_each(|shard| {
             self.txn.write(tables, shard, None, &mut |writer| writer.clear(index))
         })
