@@ -241,7 +241,7 @@ enum TypedCommand {
     /// Correct the entries that differ from the rows. This writes.
     Repair(upkeep::Chosen<Written>),
     /// Build the indexes that are not readable, while others read and write. This writes.
-    Build(upkeep::Chosen<Written>),
+    Build(upkeep::Build),
     /// Rewrite rows of older versions in the current version. This writes.
     Upgrade(upkeep::Chosen<Written>),
     /// Delete expired rows. This writes.
@@ -275,7 +275,7 @@ impl TypedCommand {
             Self::Schema(schema) => schema.run(out, tables),
             Self::Verify(chosen) => chosen.verify(out, tables),
             Self::Repair(chosen) => chosen.repair(out, tables),
-            Self::Build(chosen) => chosen.build(out, tables),
+            Self::Build(build) => build.run(out, tables),
             Self::Upgrade(chosen) => chosen.upgrade(out, tables),
             Self::Expire(expire) => expire.run(out, tables),
             Self::Move(moving) => moving.run(out, tables),

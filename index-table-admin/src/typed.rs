@@ -204,9 +204,11 @@ pub(crate) trait Typed: Send + Sync {
         progress: &mut dyn FnMut(Progress),
     ) -> index_table::Result<VerifyReport>;
 
+    /// With `refuse`, clients of earlier releases can't write the table from now on.
     fn build(
         &self,
         store: &Store,
+        refuse: bool,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<BuildReport, Failure>;
 
@@ -282,9 +284,11 @@ impl<R: Row> Typed for Opened<R> {
     fn build(
         &self,
         store: &Store,
+        refuse: bool,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<BuildReport, Failure> {
-        Ok(self.table.build(store).progress(progress).run()?)
+        let build = self.table.build(store).progress(progress);
+        Ok(if refuse { build.refuse_earlier_releases().run()? } else { build.run()? })
     }
 
     fn upgrade(

@@ -35,7 +35,7 @@ pub use crate::{
         row::{Collection, CollectionField, RowBody, RowOutput, older},
         schema::{
             AggregateSchema, Condition, Extreme, FieldSchema, IndexSchema, KeyField, KeyForm,
-            RowSchema, Source, Strategy, SumSchema, TableSchema,
+            Release, RowSchema, Source, Strategy, SumSchema, TableSchema,
         },
         serialize::StructFields,
         shard::{Distribution, ShardKey},

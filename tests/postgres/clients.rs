@@ -191,6 +191,7 @@ fn a_client_with_a_former_declaration_does_not_write() -> TestResult {
     let accounts = AccountRepository::open(&store)?;
     store.transaction(|txn| accounts.insert(txn, &account(1, 5)))?;
     let newer = with_another_index::AccountRepository::open(&other)?;
+    newer.build(&other).refuse_earlier_releases().run()?;
     assert_eq!(newer.find_by_balance(&other.read()?, 5).count()?, 1);
     let outcome = store.transaction(|txn| accounts.insert(txn, &account(2, 5)));
     assert!(matches!(outcome, Err(Error::SchemaMismatch { .. })), "{outcome:?}");

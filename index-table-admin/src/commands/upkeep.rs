@@ -35,6 +35,63 @@ pub(crate) struct Chosen<D: Args> {
     table: Option<String>,
 }
 
+/// The tables whose indexes are built.
+#[derive(Debug, Args)]
+pub(crate) struct Build {
+    #[command(flatten)]
+    chosen: Chosen<Written>,
+    /// Also build indexes that running clients of an earlier release don't declare. They can't write the table from then on.
+    #[arg(long)]
+    refuse_earlier_releases: bool,
+}
+
+impl Build {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_write(out, &self.chosen.dir)?;
+        on_ctrl_c(out, CONTINUES, || ());
+        let mut reports = Vec::new();
+        for table in self.chosen.tables(&opened, declared)? {
+            let bar = Bar::new();
+            let mut progress = |at: Progress| bar.show(at);
+            let table = table.open_online(&opened.store)?;
+            let refuse = self.refuse_earlier_releases;
+            reports.push(table.build(&opened.store, refuse, &mut progress)?);
+        }
+        out.put(&json!({ "tables": reports }), |text| {
+            for report in &reports {
+                let (table, rows) = (report.table, report.rows);
+                if report.indexes.is_empty() {
+                    writeln!(text, "table `{table}`: all indexes are readable")?;
+                    continue;
+                }
+                writeln!(
+                    text,
+                    "table `{table}`: {} indexes, {rows} rows read",
+                    report.indexes.len()
+                )?;
+                for index in &report.indexes {
+                    writeln!(text, "  index `{}`: {}", index.name, index.state)?;
+                }
+            }
+            Ok(())
+        })?;
+        let mut indexes = reports.iter().flat_map(|report| &report.indexes);
+        if indexes.clone().any(|index| index.state == IndexState::Announced) {
+            return Err(Failure::damage(
+                "an index is not declared by running clients of an earlier release; end them, or run `build \
+                 --refuse-earlier-releases`",
+            ));
+        }
+        if indexes.any(|index| index.state != IndexState::Readable) {
+            return Err(Failure::damage(
+                "an index is not readable; `indexes` shows its duplicates: change these rows, and run \
+                 `build` again",
+            ));
+        }
+        Ok(())
+    }
+}
+
 impl<D: Args> Chosen<D> {
     /// Returns the chosen tables. Without a choice, these are the declared tables that the store has.
     fn tables<'d>(
@@ -87,43 +144,6 @@ impl Chosen<Written> {
             return Ok(());
         }
         Err(Failure::damage("some findings can't be repaired; restore the store from a backup"))
-    }
-
-    pub(crate) fn build(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(out, &self.dir)?;
-        on_ctrl_c(out, CONTINUES, || ());
-        let mut reports = Vec::new();
-        for table in self.tables(&opened, declared)? {
-            let bar = Bar::new();
-            let table = table.open_online(&opened.store)?;
-            reports.push(table.build(&opened.store, &mut |at: Progress| bar.show(at))?);
-        }
-        out.put(&json!({ "tables": reports }), |text| {
-            for report in &reports {
-                let (table, rows) = (report.table, report.rows);
-                if report.indexes.is_empty() {
-                    writeln!(text, "table `{table}`: all indexes are readable")?;
-                    continue;
-                }
-                writeln!(
-                    text,
-                    "table `{table}`: {} indexes, {rows} rows read",
-                    report.indexes.len()
-                )?;
-                for index in &report.indexes {
-                    writeln!(text, "  index `{}`: {}", index.name, index.state)?;
-                }
-            }
-            Ok(())
-        })?;
-        let mut indexes = reports.iter().flat_map(|report| &report.indexes);
-        if indexes.any(|index| index.state != IndexState::Readable) {
-            return Err(Failure::damage(
-                "an index is not readable; `indexes` shows its duplicates: change these rows, and run \
-                 `build` again",
-            ));
-        }
-        Ok(())
     }
 
     pub(crate) fn upgrade(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {

@@ -17,6 +17,7 @@ use crate::names;
 /// impl _index_table::Entity for Customer {
 ///     type Key = u64;
 ///     const TABLE: &'static _index_table::TableSchema = &_index_table::TableSchema { … };
+///     const RELEASE: _index_table::Release = …;
 ///     fn encode(&self, __out: _index_table::RowOutput<'_>) -> … { … }
 ///     fn decode(__body: _index_table::RowBody<'_>) -> … { … }
 ///     fn primary_key(&self, __key: &mut _index_table::KeyBuf) { … }
@@ -67,6 +68,11 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             type Key = #key;
 
             const TABLE: &'static _index_table::TableSchema = &#schema;
+
+            const RELEASE: _index_table::Release = _index_table::Release::new(
+                ::core::option_env!("CARGO_PKG_NAME"),
+                ::core::option_env!("CARGO_PKG_VERSION"),
+            );
 
             #distribution
 

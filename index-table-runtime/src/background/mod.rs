@@ -15,7 +15,7 @@
 //!
 //! A thread that waits for a disk can't be interrupted. So if a queued job has waited for [`PATIENCE`], the clock starts
 //! another thread, and one more after each further [`PATIENCE`]. These threads end when there is no work. Jobs that may
-//! hang together have the same [`Lane`]: the stores of a disk, the archives, the followers, the copies. At most [`MOST`] jobs
+//! hang together have the same [`Lane`]: the stores of a disk, the archives, the followers, the copies, the servers. At most [`MOST`] jobs
 //! of a lane run at the same time, and a thread takes a job of the lane with the fewest running jobs. So there are at most
 //! [`MOST`] threads for each lane, and a lane that hangs does not delay the others for longer than [`PATIENCE`].
 //!
@@ -94,6 +94,11 @@ pub(crate) enum Lane {
     Bases,
     /// The rounds of followers.
     Followers,
+    /// The clients of servers.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "of one engine"))]
+    Servers,
+    /// Builds of indexes that clients of earlier releases have delayed.
+    Rollouts,
 }
 
 impl Lane {
@@ -175,6 +180,16 @@ impl Job {
     /// Whether a panic has ended the job.
     fn has_ended(&self) -> bool {
         self.background.lock().queue.has_ended(self.number)
+    }
+
+    /// Ends the job, and does not wait while it runs.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "of one engine"))]
+    pub(crate) fn detach(self) {
+        let mut state = self.background.lock();
+        state.queue.end(self.number);
+        let work = state.queue.remove(self.number);
+        drop(state);
+        drop(work);
     }
 
     /// Ends the job, and waits while it runs. In the job itself, it does not wait.

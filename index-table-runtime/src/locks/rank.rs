@@ -93,6 +93,8 @@ ranks! {
     ServerPool,
     /// A connection that sends or receives.
     ServerDriver,
+    /// The job that builds announced indexes, or that renews the rows of a client, while it is started.
+    Rollout,
     /// The jobs of the background threads. A thread holds it for a moment, or to start a thread.
     Background,
     /// A value that is used for a moment. No other lock is taken meanwhile.

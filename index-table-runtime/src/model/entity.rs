@@ -15,7 +15,7 @@ use crate::model::{
     reference::ReferenceSchema,
     revision::Revision,
     row::{self, CollectionField, RowBody, RowOutput},
-    schema::{AggregateSchema, PreviousRow, RowSchema, Source, TableSchema},
+    schema::{AggregateSchema, PreviousRow, Release, RowSchema, Source, TableSchema},
     shard::Distribution,
     stream::ChangeStream,
 };
@@ -138,6 +138,9 @@ pub trait Entity: Sized + 'static {
 
     /// The declared table.
     const TABLE: &'static TableSchema;
+
+    /// The release of the program that declares the table, for errors.
+    const RELEASE: Release = Release::UNKNOWN;
 
     /// The distribution of the rows among shards.
     const DISTRIBUTION: Distribution = Distribution::Whole;

@@ -73,6 +73,10 @@ pub enum IndexState {
     /// The index is no longer declared. It stays in the file, but is not maintained, until
     /// [`drop_retired`](crate::Store::drop_retired) removes it, or until it is declared again and built.
     Retired,
+    /// The index is declared by this release of the program, and not maintained yet, because a client of an earlier release has
+    /// the table open. It is built when the last such client has ended: by a thread of the store, by the repository's `build`, or
+    /// when a client opens the table.
+    Announced,
 }
 
 impl IndexState {
@@ -82,7 +86,7 @@ impl IndexState {
     pub const fn duplicates(&self) -> Option<&Duplicates> {
         match self {
             Self::Building { duplicates, .. } | Self::Violated(duplicates) => Some(duplicates),
-            Self::Readable | Self::Retired | Self::Disabled => None,
+            Self::Readable | Self::Retired | Self::Disabled | Self::Announced => None,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::model::{
     reference::ReferenceSchema,
     revision::Revision,
     row,
-    schema::{AggregateSchema, Parts, Source, Strategy, TableSchema},
+    schema::{AggregateSchema, Parts, Release, Source, Strategy, TableSchema},
     shard::Distribution,
     stream::ChangeStream,
 };
@@ -62,6 +62,8 @@ pub(crate) struct RowVtable {
     id: TypeId,
     name: fn() -> &'static str,
     pub(crate) schema: &'static TableSchema,
+    /// The release of the program.
+    pub(crate) release: Release,
     pub(crate) distribution: Distribution,
     load: Load,
     load_unchecked: LoadUnchecked,
@@ -108,6 +110,7 @@ impl RowVtable {
             id: TypeId::of::<R>(),
             name: any::type_name::<R>,
             schema: R::TABLE,
+            release: R::RELEASE,
             distribution: R::DISTRIBUTION,
             load: load::<R>,
             load_unchecked: load_unchecked::<R>,
@@ -143,6 +146,7 @@ impl RowVtable {
             id: TypeId::of::<Undeclared>(),
             name: any::type_name::<Undeclared>,
             schema,
+            release: Release::UNKNOWN,
             distribution,
             load: |_, _, _| Err(UNKNOWN),
             load_unchecked: |_, _, _, _| Err(UNKNOWN),

@@ -12,11 +12,13 @@ use std::{
 
 use super::lists::TableLists;
 use super::{
-    Engines, Shards, Store, follower,
-    open_table::{OpenTable, Readable, Renewals},
+    Client, Engines, Shards, Store, follower,
+    open_table::{OpenTable, Readable},
+    relied::KnownRecords,
     transaction,
 };
 use crate::{
+    background::Job,
     engine::{self, Conflicts, Limit, Records, WhenFull},
     locks::{Mutex, MutexGuard, rank},
     model::{
@@ -60,6 +62,8 @@ pub(crate) struct Inner {
     pub(super) follower: Mutex<Weak<follower::Shared>>,
     /// The lists of the tables.
     pub(super) lists: Arc<TableLists>,
+    /// Builds announced indexes; `None` until there is one.
+    rollout: Mutex<Option<Job>, rank::Rollout>,
     /// In the store of a follower, opens the tables in use in the shards to which their rows have moved; `None` before the
     /// first table is opened.
     pub(crate) open_followed: OnceLock<fn(&Store, &Shards)>,
@@ -82,6 +86,12 @@ struct Opened {
 pub(crate) struct Declared {
     /// The record of the table in the catalog.
     pub(crate) record: Vec<u8>,
+    /// The declaration of this process, if the record is another.
+    pub(crate) declaration: Option<Vec<u8>>,
+    /// The positions of the indexes and aggregates that the record lacks.
+    pub(crate) lacking: Vec<usize>,
+    /// This process, as other clients see it.
+    pub(crate) client: Option<Client>,
     /// For each index, whether it is readable.
     pub(crate) readable: Vec<bool>,
     /// The new records of the referenced tables.
@@ -145,6 +155,7 @@ impl Inner {
             requests: Requests::default(),
             follower,
             lists,
+            rollout: Mutex::default(),
             open_followed: OnceLock::new(),
         }
     }
@@ -172,7 +183,9 @@ impl Inner {
             return Ok(used);
         }
         let (tables, declared) = open(&self.engines)?;
-        let Declared { record, readable, renewed, last_change, kept } = declared;
+        let Declared { record, declaration, lacking, client, readable, .. } = declared;
+        let (renewed, last_change, kept) = (declared.renewed, declared.last_change, declared.kept);
+        let declaration = declaration.unwrap_or_else(|| record.clone());
         if self.limit.when_full == WhenFull::Disable && schema.has_eventual() && tables.are_split()
         {
             let what = "`WhenFull::Disable`, for a table with rows in several shards and an eventual index";
@@ -194,8 +207,11 @@ impl Inner {
             rows: rows.clone(),
             tables,
             limit: self.limit,
+            declaration,
             record,
-            renewed: Renewals::default(),
+            lacking: lacking.into(),
+            records: KnownRecords::default(),
+            client,
             readable,
             tried: AtomicU64::new(0),
             shared: Arc::new(SharedTable {
@@ -219,13 +235,22 @@ impl Inner {
             }
         }
         for Renewed { table, before, after } in renewed {
-            if let Some(used) = self.table(table).filter(|used| used.accepts(&before)) {
-                used.renewed.add(after);
+            if let Some(used) = self.table(table) {
+                used.renew(&before, after);
             }
         }
         let opened = Opened { table: Arc::downgrade(&table), since };
         self.tables().insert(schema.name, opened);
         Ok(table)
+    }
+
+    /// Starts the job that builds announced indexes, or runs it after some time.
+    pub(crate) fn watch_rollout(&self, start: impl FnOnce() -> Option<Job>) {
+        let mut rollout = self.rollout.lock();
+        match &*rollout {
+            Some(job) => job.wake(),
+            None => *rollout = start(),
+        }
     }
 
     /// Prevents the opening of tables.

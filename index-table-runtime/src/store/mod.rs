@@ -2,6 +2,7 @@
 
 mod archive;
 mod check;
+mod client;
 mod copy;
 mod durability;
 mod engines;
@@ -12,6 +13,7 @@ mod lists;
 mod open_table;
 mod outcome;
 mod readers;
+mod relied;
 mod sharded;
 mod shared;
 pub(crate) mod transaction;
@@ -20,6 +22,7 @@ mod waiting;
 pub(crate) mod watch;
 
 pub use archive::{ArchiveLag, RestoreArchive};
+pub(crate) use client::Client;
 pub use copy::Backup;
 pub(crate) use engines::{Engines, Member, Shards};
 pub use follower::{Follower, FollowerLag};
@@ -51,7 +54,7 @@ use crate::{
 /// Cloning is cheap, and returns another handle to the same store. The store is closed when the last handle
 /// is dropped; repositories don't keep it open. Opening a directory that this process already has open
 /// returns another handle too. Several processes may have a store open at the same time. Processes that write
-/// must have the same declarations, because each process maintains only the indexes that it declares.
+/// can have different declarations of a table, as in a rolling deployment: each maintains the indexes that the table's record has.
 ///
 /// # Shards
 ///

@@ -3,10 +3,14 @@
 use std::mem;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
-use super::inner::{ALL_OPENED, Declared};
+use super::{
+    Client,
+    inner::{ALL_OPENED, Declared},
+    relied::KnownRecords,
+};
 use crate::{
     engine::{Limit, ReadRecords as _, Stamp, list::List},
     locks::Mutex,
@@ -47,10 +51,16 @@ pub(crate) struct OpenTable {
     /// The least counter of a transaction that has all of the table's databases: the counter at the time when this
     /// process opened the last database. It is 0 if all of them existed when the store was opened.
     pub(crate) since: u64,
-    /// The record of the table in the catalog.
+    /// The declaration of this process, as a record.
+    pub(super) declaration: Vec<u8>,
+    /// The record of the table in the catalog at the time of opening.
     pub(crate) record: Vec<u8>,
-    /// The later records of the table, which differ only in the references to it.
-    pub(super) renewed: Renewals,
+    /// The positions of the declared indexes and aggregates that this record lacks.
+    pub(super) lacking: Box<[usize]>,
+    /// The other records of the table that this process knows.
+    pub(super) records: KnownRecords,
+    /// This process, as other clients see it; `None` if it is the only one that can write.
+    pub(crate) client: Option<Client>,
     pub(super) readable: Readable,
     /// The number of rows that were read back as a test.
     pub(crate) tried: AtomicU64,
@@ -77,6 +87,16 @@ pub(super) struct Readable {
 }
 
 impl Readable {
+    /// Lets transactions that begin from now on find the states in their catalog.
+    pub(super) fn forget(&self) {
+        let mut found_from = self.found_from.lock();
+        let now = self.counter.fetch_add(1, Ordering::AcqRel) + 1;
+        self.from.iter().for_each(|from| from.store(u64::MAX, Ordering::Relaxed));
+        for from in found_from.iter_mut().filter(|from| **from != u64::MAX) {
+            *from = now;
+        }
+    }
+
     pub(super) fn new(
         schema: &TableSchema,
         (tables, readable): (&Tables, &[bool]),
@@ -113,21 +133,6 @@ impl Drop for Emptying<'_> {
     }
 }
 
-/// The later records of a table, which differ only in the references to it.
-#[derive(Debug, Default)]
-pub(super) struct Renewals {
-    /// Whether there are later records, so that a table without later records takes no lock.
-    any: AtomicBool,
-    records: Mutex<Vec<Vec<u8>>>,
-}
-
-impl Renewals {
-    pub(super) fn add(&self, record: Vec<u8>) {
-        self.records.lock().push(record);
-        self.any.store(true, Ordering::Release);
-    }
-}
-
 impl OpenTable {
     /// Returns the table in one of its shards; `None` if it is not open there.
     pub(crate) fn in_shard(&self, shard: ShardNumber) -> Option<Arc<Self>> {
@@ -144,13 +149,11 @@ impl OpenTable {
             return Ok(());
         }
         let name = self.schema.name;
-        let mut records = vec![self.record.clone()];
-        records.extend(self.renewed.records.lock().iter().cloned());
-        for record in records {
+        for record in self.known_records() {
             let record = TableRecord::decode(name, &record)?;
             let record = record.grown(self.schema, global).encode(name)?;
-            if !self.accepts(&record) {
-                self.renewed.add(record);
+            if !self.knows(&record) {
+                self.records.add(record);
             }
         }
         Ok(())
@@ -174,8 +177,8 @@ impl OpenTable {
             self.kept.push(Arc::clone(in_shard));
         }
         // It counts other changes of the declaration, and the first shard had no global indexes before the store has grown.
-        if !self.accepts(&in_shard.record) {
-            self.renewed.add(in_shard.record.clone());
+        if !self.knows(&in_shard.record) {
+            self.records.add(in_shard.record.clone());
         }
         in_shard.databases()
     }
@@ -185,21 +188,6 @@ impl OpenTable {
         let in_several = || Error::internal("a table of a shard that is in several shards");
         let tables = Arc::clone(self.tables.one().ok_or_else(in_several)?);
         Ok(OpenTables { tables, record: self.record.as_slice().into() })
-    }
-
-    /// Whether this is the record of the table at the time of opening, or a later record, written when this process
-    /// opened a table that refers to this table.
-    #[inline]
-    pub(crate) fn accepts(&self, record: &[u8]) -> bool {
-        record == self.record || self.has_renewed(record)
-    }
-
-    #[cold]
-    fn has_renewed(&self, record: &[u8]) -> bool {
-        self.renewed.any.load(Ordering::Acquire) && {
-            let records = self.renewed.records.lock();
-            records.iter().any(|own| own == record)
-        }
     }
 
     /// Returns true if the index is readable for transactions with this counter, and false if they have to read the
@@ -285,6 +273,9 @@ impl OpenTable {
             let damaged = || StateRecord::unreadable(self.schema.name, name);
             StateRecord::decode(record).ok_or_else(damaged)
         };
+        if let state @ Some(_) = self.state_if_lacking(reader, index)? {
+            return Ok(state);
+        }
         if let Some(records) = reader.states(index, name)? {
             let mut merged = None;
             for record in records {
@@ -318,18 +309,18 @@ impl OpenTable {
         opened: u64,
     ) -> Result<()> {
         let is_older = opened < self.opened;
-        let is_as_declared = match self.check_declared(reader, index, snapshot) {
+        match self.check_declared(reader, snapshot) {
             Err(Error::SchemaMismatch { table, .. }) if is_older => {
                 return Err(Error::SnapshotTooOld { table });
             }
             outcome => outcome?,
-        };
-        if is_as_declared && self.is_readable(index, opened) {
+        }
+        if self.is_readable(index, opened) {
             return Ok(());
         }
         let Some(state) = self.state(reader, index)? else {
             // A transaction of one shard does not read the states in the other shards.
-            if is_as_declared && !is_older && !reader.is_limited() {
+            if !is_older && !reader.is_limited() {
                 // Another process has built the index; later snapshots have it too.
                 self.became_readable_in(index, opened);
             }
@@ -359,7 +350,7 @@ impl OpenTable {
         if let Some(declared) = declared
             && self.is_violated(reader, index, declared.name)?
         {
-            return self.check_declared(reader, index, snapshot).map(|_| true);
+            return self.check_declared(reader, snapshot).map(|()| true);
         }
         self.check_readable(reader, index, snapshot, opened).map(|()| false)
     }
@@ -372,26 +363,16 @@ impl OpenTable {
         Ok(reader.record(name)?.is_some_and(StateRecord::is_violated))
     }
 
-    /// Returns true if the snapshot has the table's record, and false if another process has changed the
-    /// declaration, but not the declaration of this index.
-    fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: Stamp) -> Result<bool> {
+    /// Checks that the record in this snapshot has the rows of this process.
+    fn check_declared(&self, reader: Reader<'_>, snapshot: Stamp) -> Result<()> {
         let record = reader.record("")?.ok_or_else(|| self.declared_otherwise())?;
-        if self.accepts(record) {
-            if snapshot != Stamp::UNKNOWN {
-                self.shared.as_declared.fetch_max(snapshot.number(), Ordering::Relaxed);
-            }
-            return Ok(true);
+        if !self.knows(record) && !self.compare(reader, record)? {
+            return Err(self.declared_otherwise());
         }
-        let [file, own] =
-            [record, &self.record].map(|it| TableRecord::decode(self.schema.name, it));
-        let (file, own) = (file?, own?);
-        let is_retired =
-            || Ok::<_, Error>(matches!(self.state(reader, index)?, Some(StateRecord::Retired(_))));
-        // The record of a retired index has its declaration.
-        if file.has_index_of(&own, index) || is_retired()? {
-            return Ok(false);
+        if snapshot != Stamp::UNKNOWN {
+            self.shared.as_declared.fetch_max(snapshot.number(), Ordering::Relaxed);
         }
-        Err(self.declared_otherwise())
+        Ok(())
     }
 
     #[cold]

@@ -23,6 +23,7 @@ pub(crate) mod rebalance;
 pub(crate) mod recorded;
 mod references;
 mod renaming;
+mod rollout;
 mod shard_list;
 mod shards;
 pub(crate) mod upgrade;

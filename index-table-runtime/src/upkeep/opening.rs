@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::model::KeyRange;
 use crate::{
     background::clock,
-    engine::{Conflicts, Query, Read, ReadRecords as _, Write, WriteRecords as _},
+    engine::{self, Conflicts, Query, Read, ReadRecords as _, Write, WriteRecords as _},
     model::{
         error::{Error, Result},
         index_state::IndexState,
@@ -16,14 +16,14 @@ use crate::{
         },
         stream::STREAM,
     },
-    placement::{Reader, Writer},
-    store::{Declared, OpenTable, Store, transaction},
+    placement::{Reader, Tables, Writer},
+    store::{Client, Declared, OpenTable, Store, transaction},
     upkeep::{
-        build::{self, Build},
+        build::{self, Build, BuiltIndex},
         changes::forget_list,
         lists, read_only, readable, references,
         renaming::{self, Renamed},
-        shards, versions,
+        rollout, shards, versions,
     },
     usage::trace::span,
     write::{changes, queue},
@@ -103,8 +103,9 @@ pub(super) fn open_with(
     let counter = store.inner.opened();
     if !table.is_all_readable(counter) && has_unreadable(store, &table, global)? {
         let report = Build::new(store, &table).without(global).run()?;
-        if let Some(index) = report.indexes.into_iter().find(|it| it.state != IndexState::Readable)
-        {
+        let is_missing =
+            |it: &BuiltIndex| !matches!(it.state, IndexState::Readable | IndexState::Announced);
+        if let Some(index) = report.indexes.into_iter().find(is_missing) {
             let (table, index, state) = (report.table, index.name, index.state);
             return Err(Error::IndexNotReadable { table, index, state });
         }
@@ -112,10 +113,12 @@ pub(super) fn open_with(
     Ok(table)
 }
 
+/// Whether there is something to build: announced indexes are built later.
 fn has_unreadable(store: &Store, table: &OpenTable, global: &[usize]) -> Result<bool> {
-    let unreadable = store.read()?.unreadable(table)?;
+    let txn = store.read()?;
+    let (unreadable, lacking) = (txn.unreadable(table)?, txn.lacking(table)?);
     let mut indexes = unreadable.incomplete.iter().chain(unreadable.violated.iter());
-    Ok(indexes.any(|index| !global.contains(index)))
+    Ok(indexes.any(|index| !global.contains(index) && !lacking.contains(index)))
 }
 
 /// Opens a table whose indexes may still have to be built.
@@ -129,42 +132,57 @@ fn declare(
     part: Option<ShardPart>,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
-    store.inner.open_once(rows, |engines| {
+    let table = store.inner.open_once(rows, |_| {
         let engine = store.inner.engine()?;
         span!(DEBUG, "open", table = rows.schema.name);
         readable::check_stored(store, engine, rows)?;
         // Not in the transaction, which may run again.
         rows.names();
-        // Builds write rows of older lists again.
-        let _lineage = rows.lists.begin();
-        let (mut declared, mut renamed) = (Declared::default(), Renamed::default());
-        let mut attempts = 0;
-        let attempt = || {
-            attempts += 1;
-            let excludes_writers = attempts > build::ATTEMPTS;
-            let rename = &mut |renaming: &mut Renaming<'_>| {
-                renamed = renaming::rename(store, rows, part.is_some(), renaming)?;
-                Ok(())
-            };
-            engine.open_or_rename(
-                rows.schema,
-                rows.parts(),
-                excludes_writers,
-                rename,
-                &mut |writer| {
-                    declared = prepare(rows, &mut Writer::One(writer), part, online)?;
-                    Ok(())
-                },
-            )
+        // Clients see this one before it looks for others.
+        let client = rollout::client(engine, rows, part.is_some())?;
+        let delayed = client.as_ref().map(Client::lacked_elsewhere).transpose()?;
+        let delayed = rollout::delayed(rows, delayed.unwrap_or_default());
+        let (tables, declared) = record(store, rows, part, (online, &delayed))?;
+        Ok((tables, Declared { client, ..declared }))
+    })?;
+    if part.is_none() {
+        rollout::watch(store, &table);
+    }
+    Ok(table)
+}
+
+/// Records the declaration of a table in one engine, without the parts at the positions `delayed` that are new.
+pub(super) fn record(
+    store: &Store,
+    rows: &TableRows,
+    part: Option<ShardPart>,
+    (online, delayed): (bool, &[usize]),
+) -> Result<(Tables, Declared)> {
+    let engine = store.inner.engine()?;
+    // Builds write rows of older lists again.
+    let _lineage = rows.lists.begin();
+    let (mut declared, mut renamed) = (Declared::default(), Renamed::default());
+    let mut attempts = 0;
+    let attempt = || {
+        attempts += 1;
+        let excludes_writers = attempts > build::ATTEMPTS;
+        let rename = &mut |renaming: &mut Renaming<'_>| {
+            renamed = renaming::rename(store, rows, part.is_some(), renaming)?;
+            Ok(())
         };
-        let mut conflicts = Conflicts::default();
-        let tables = transaction::run(attempt, |retry| {
-            transaction::prepare(engines, retry, &mut conflicts)
-        })?;
-        renamed.warn(rows.schema.name);
-        declared.renewed.splice(..0, renamed.renewed);
-        Ok((tables.into(), declared))
-    })
+        let prepare = &mut |writer: engine::Writer<'_, '_>| {
+            declared = prepare(rows, &mut Writer::One(writer), part, (online, delayed))?;
+            Ok(())
+        };
+        engine.open_or_rename(rows.schema, rows.parts(), excludes_writers, rename, prepare)
+    };
+    let mut conflicts = Conflicts::default();
+    let tables = transaction::run(attempt, |retry| {
+        transaction::prepare(&store.inner.engines, retry, &mut conflicts)
+    })?;
+    renamed.warn(rows.schema.name);
+    declared.renewed.splice(..0, renamed.renewed);
+    Ok((tables.into(), declared))
 }
 
 /// Empties the parts of global indexes in a shard that has no keys of the table. Their entries and states are from before the
@@ -242,7 +260,7 @@ fn prepare(
     rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     part: Option<ShardPart>,
-    online: bool,
+    (online, delayed): (bool, &[usize]),
 ) -> Result<Declared> {
     let ShardPart { origin, has_main_rows_elsewhere, .. } = part.unwrap_or_default();
     let (schema, table) = (rows.schema, rows.schema.name);
@@ -300,8 +318,15 @@ fn prepare(
             ((0..rows.first_reference() + rows.references.len()).collect(), Vec::new())
         };
 
+    let mut announced = Vec::new();
+    if let Some(file) = &recorded {
+        announced = rollout::announce(rows, (file, &mut declared), (&new, delayed), writer)?;
+    }
+    let new = new.into_iter().filter(|at| !announced.contains(at));
+    unfinished.retain(|at| !announced.contains(at));
+
     let (mut new, others): (Vec<usize>, Vec<usize>) =
-        new.into_iter().partition(|position| schema.positions().contains(position));
+        new.partition(|position| schema.positions().contains(position));
     // The stream follows the aggregates and the references.
     let is_stream_new = others.contains(&(rows.first_reference() + rows.references.len()));
     let renewed = {
@@ -314,13 +339,13 @@ fn prepare(
 
     let mut readable = vec![true; schema.positions().len()];
     let unreadable = prepare_global(rows, writer, part, [&mut new, &mut unfinished])?;
-    for index in unreadable {
+    for index in unreadable.into_iter().chain(announced.iter().copied()) {
         if let Some(readable) = readable.get_mut(index) {
             *readable = false;
         }
     }
 
-    let incomplete = [&*new, &unfinished, global(rows, part)].concat();
+    let incomplete = [&*new, &unfinished, global(rows, part), &announced].concat();
     let renews = part.is_none() || rows.renews_in_shard();
     let incomplete = renews.then_some(incomplete.as_slice());
     if writer.reader().is_concurrent() {
@@ -344,11 +369,13 @@ fn prepare(
             }
         }
     }
-    let record = declared.encode(table)?;
+    let declaration = (!announced.is_empty()).then(|| declared.encode(table)).transpose()?;
+    let record = declared.without(&announced).encode(table)?;
     if writer.reader().record("")? != Some(record.as_slice()) {
         writer.put_record("", &record)?;
     }
-    Ok(Declared { record, readable, renewed, ..Declared::default() })
+    let lacking = announced;
+    Ok(Declared { record, declaration, lacking, readable, renewed, ..Declared::default() })
 }
 
 /// Returns the number of rows. If the engine does not store it, rows above [`SMALL`] are not counted.

@@ -7,10 +7,7 @@ use crate::{
     model::{
         error::{Error, Result},
         row_vtable::TableRows,
-        schema::{
-            Comparison, IndexRecord, Source, StateRecord, TableRecord, TableSchema, is_index,
-            version_of,
-        },
+        schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index, version_of},
     },
     store::{Declared, OpenTable, Store},
     upkeep::{lists, opening::Origin, readable, recorded},
@@ -55,8 +52,13 @@ pub(super) fn find(
         lists::find(engine, rows, &records, is_shard)?;
         let declared = fit(rows, &records, declared)?;
         let Some(tables) = engine.find_table(schema, rows.parts())? else {
-            let difference = "another process is changing it".to_owned();
-            return Err(mismatch(schema, difference, "open it again"));
+            let lacking = declared.lacking.first().and_then(|at| schema.name_at(*at));
+            let Some(index) = lacking else {
+                let difference = "another process is changing it".to_owned();
+                return Err(mismatch(schema, difference, "open it again"));
+            };
+            let difference = format!("the file has no index `{index}` with this declaration");
+            return Err(mismatch(schema, difference, DECLARE));
         };
         Ok((tables.into(), declared))
     })?;
@@ -112,39 +114,24 @@ fn fit(rows: &TableRows, records: &Records, declared: TableRecord) -> Result<Dec
         );
         return Err(mismatch(schema, difference, DECLARE));
     }
-    let other = match comparison {
-        Comparison::Same => None,
-        Comparison::Build(indexes) => indexes.first().copied(),
-    };
-    if other == Some(schema.indexes.len() + rows.aggregates.len()) {
-        return Err(mismatch(schema, "the file has no change stream".to_owned(), DECLARE));
-    }
-    let aggregate = other.and_then(|other| other.checked_sub(schema.indexes.len()));
-    if let Some(aggregate) = aggregate.and_then(|aggregate| rows.aggregates.get(aggregate)) {
-        let difference =
-            format!("the file has no aggregate `{}` with this declaration", aggregate.name);
+    if let Comparison::Build(_) = comparison
+        && let Some(gone) = file.gone(&declared)
+    {
+        let difference = format!("the file has no {} with this declaration", gone.described());
         return Err(mismatch(schema, difference, DECLARE));
     }
-    let reference = other.and_then(|other| other.checked_sub(rows.first_reference()));
-    if let Some(reference) = reference.and_then(|reference| rows.references.get(reference)) {
-        let difference =
-            format!("the file has no reference `{}` with this declaration", reference.name);
-        return Err(mismatch(schema, difference, DECLARE));
-    }
-    let other = other.and_then(|index| schema.indexes.get(index));
-    let has_queue = file.indexes.iter().any(IndexRecord::is_eventual);
-    let eventual = schema.positions().find(|at| schema.is_eventual(*at) && !has_queue);
-    let eventual = eventual.and_then(|position| schema.name_at(position));
-    if let Some(index) = other.map(|index| index.name).or(eventual) {
-        let difference = format!("the file has no index `{index}` with this declaration");
-        return Err(mismatch(schema, difference, DECLARE));
-    }
+    let lacking = file.lacking(&declared);
     Ok(Declared {
-        record: declared.encode(table)?,
+        record: record.clone(),
+        declaration: Some(declared.encode(table)?),
         readable: schema
             .positions()
-            .map(|at| schema.name_at(at).is_none_or(|name| !states.contains_key(name)))
+            .map(|at| {
+                let has_state = schema.name_at(at).is_some_and(|name| states.contains_key(name));
+                !has_state && !lacking.contains(&at)
+            })
             .collect(),
+        lacking,
         ..Declared::default()
     })
 }

@@ -154,7 +154,9 @@ pub(super) fn open_in_all(
         let part = ShardPart { is_added: true, ..ShardPart::default() };
         *table = Some(opening::open_with(&shard.store()?, rows, Some(part), online)?);
     }
-    let Some(record) = tables.iter().flatten().next().map(|table| table.record.clone()) else {
+    let first = tables.iter().flatten().next();
+    let first = first.map(|table| (table.record.clone(), table.declared_apart()));
+    let Some((record, (declaration, lacking))) = first else {
         let first = routing.all_shards().first().copied().unwrap_or(0);
         shards.shard(first)?.opened()?;
         return Err(Error::SchemaMismatch {
@@ -202,9 +204,18 @@ pub(super) fn open_in_all(
     } else {
         all_shards::build_global(engines, &tables, rows)?
     };
-    let readable = rows.schema.positions().map(|index| !unreadable.contains(&index));
-    let (readable, renewed) = (readable.collect(), Vec::new());
-    Ok((tables, Declared { record, readable, renewed, last_change, kept }))
+    let is_readable = |index| !unreadable.contains(&index) && !lacking.contains(&index);
+    let readable = rows.schema.positions().map(is_readable).collect();
+    let declared = Declared {
+        record,
+        declaration,
+        lacking,
+        readable,
+        last_change,
+        kept,
+        ..Declared::default()
+    };
+    Ok((tables, declared))
 }
 
 /// Completes a table in the shards that come from elsewhere.

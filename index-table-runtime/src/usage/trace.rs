@@ -54,6 +54,15 @@ mod on {
         );
     }
 
+    /// Logs that an index is not built yet.
+    pub(crate) fn announced_index(table: &str, index: &str) {
+        tracing::info!(
+            target: "index_table", table, index,
+            "the index `{index}` of table `{table}` is built when the clients of an earlier release, which don't declare it, \
+             have ended"
+        );
+    }
+
     /// Logs that the pages of the second copies of lists are damaged.
     pub(crate) fn damaged_list_copies(path: &Path, damage: &str) {
         let path = path.display();
@@ -114,6 +123,9 @@ mod off {
     pub(crate) const fn damaged_lists(_: &str, _: &CopyFault) {}
 
     #[inline]
+    pub(crate) const fn announced_index(_: &str, _: &str) {}
+
+    #[inline]
     pub(crate) const fn damaged_list_copies(_: &Path, _: &str) {}
 
     macro_rules! span {
@@ -123,6 +135,10 @@ mod off {
 }
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{Trace, damaged_list_copies, damaged_lists, similar_table, span};
+pub(crate) use off::{
+    Trace, announced_index, damaged_list_copies, damaged_lists, similar_table, span,
+};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{Trace, damaged_list_copies, damaged_lists, similar_table, span};
+pub(crate) use on::{
+    Trace, announced_index, damaged_list_copies, damaged_lists, similar_table, span,
+};

@@ -115,7 +115,9 @@ impl Place {
                     *how = Maintenance::None;
                     emptied.extend(of.unique.then_some(index));
                 }
-                StateRecord::Retired(_) | StateRecord::Disabled => *how = Maintenance::None,
+                StateRecord::Retired(_) | StateRecord::Disabled | StateRecord::Announced(_) => {
+                    *how = Maintenance::None;
+                }
             }
         }
         Self { shard, by_index, built, violated, emptied, counted }

@@ -189,6 +189,30 @@ impl Engine {
         }
     }
 
+    /// Tells other clients of the store that this one has a table open for writing and maintains these parts, or that it no longer
+    /// does.
+    pub(crate) fn note_client(&self, table: &str, parts: &[u64], is_open: bool) -> Result<()> {
+        match self {
+            Self::Lmdb(engine) => engine.note_client(table, parts, is_open),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => {}
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => engine.note_client(table, parts, is_open)?,
+        }
+        Ok(())
+    }
+
+    /// Returns for each of these parts whether another client has the table open without it.
+    pub(crate) fn others_lack(&self, table: &str, parts: &[u64]) -> Result<Vec<bool>> {
+        match self {
+            Self::Lmdb(engine) => Ok(engine.others_lack(table, parts)),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(vec![false; parts.len()]),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => engine.others_lack(table, parts),
+        }
+    }
+
     /// Returns the default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         match self {

@@ -18,6 +18,7 @@ use super::{
     journal::member::Member,
     names::{Database, Env},
     opened::Files,
+    slots,
     turn::Writing,
 };
 use crate::{
@@ -82,6 +83,7 @@ impl Drop for Engine {
             }
             return;
         }
+        slots::forget_tables(&self.path);
         // Otherwise, it has left the journal, which may have the shard again, in another environment.
         if let Some(member) = journal.get().filter(|_| !self.gate.is_retired()) {
             let mut writing = self.writing.lock();

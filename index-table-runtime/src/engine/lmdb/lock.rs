@@ -106,11 +106,17 @@ pub(super) fn is_held(directory: &Path) -> io::Result<bool> {
 #[cfg(unix)]
 pub(super) fn processes(directory: &Path) -> io::Result<Vec<u32>> {
     let Some(file) = existing(directory)? else { return Ok(Vec::new()) };
+    processes_of(&file)
+}
+
+/// Returns the ids of the other processes that have the store with this lock file open, in the order of the ids.
+#[cfg(unix)]
+pub(super) fn processes_of(file: &File) -> io::Result<Vec<u32>> {
     let mut left: Vec<_> = std::iter::once(1..libc::off_t::from(i32::MAX)).collect();
     let mut ids = Vec::new();
     while let Some(range) = left.pop().filter(|range| !range.is_empty()) {
         // The system returns any lock in the range.
-        if let Some(lock) = found(&file, libc::F_GETLK, range.clone())? {
+        if let Some(lock) = found(file, libc::F_GETLK, range.clone())? {
             let end = lock.l_start.saturating_add(lock.l_len.max(1));
             ids.extend(u32::try_from(lock.l_start));
             left.extend(

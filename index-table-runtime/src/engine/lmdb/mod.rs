@@ -28,6 +28,7 @@ mod begin;
 mod blocks;
 mod catalog;
 mod check;
+mod clients;
 mod commit;
 mod copy;
 mod durable;

@@ -40,22 +40,44 @@ impl DataFile<'_> {
 
 /// The lock files of stores that this process has had open. They are never closed, because closing one of them would
 /// release the locks of its store. There is one for each directory.
-static KEPT: OfProcess<Mutex<BTreeMap<PathBuf, File>>> = OfProcess::new(Mutex::default);
+static KEPT: OfProcess<Mutex<BTreeMap<PathBuf, Kept>>> = OfProcess::new(Mutex::default);
+
+/// The lock file of a store, which stays open.
+pub(super) struct Kept {
+    pub(super) file: File,
+    /// The tables that this process has open for writing, with the number of times.
+    pub(super) tables: BTreeMap<String, usize>,
+}
 
 /// Returns the reader slots of the store in a directory. This process must have it open.
 pub(crate) fn slots_of_open(directory: &Path) -> io::Result<ReaderSlots> {
+    with_kept(directory, |kept| read(&kept.file))
+}
+
+/// Calls `work` with the lock file of the store in a directory. This process must have it open.
+pub(super) fn with_kept<T>(
+    directory: &Path,
+    work: impl FnOnce(&mut Kept) -> io::Result<T>,
+) -> io::Result<T> {
     let path = directory.join(LOCK_FILE);
-    let mut kept = KEPT.lock();
-    if let Some(file) = kept.get(directory)
-        && is_at(file, &path)?
+    let mut all = KEPT.lock();
+    if let Some(kept) = all.get_mut(directory)
+        && is_at(&kept.file, &path)?
     {
-        return read(file);
+        return work(kept);
     }
-    let file = File::open(path)?;
-    let slots = read(&file);
+    let mut kept = Kept { file: File::open(path)?, tables: BTreeMap::new() };
+    let outcome = work(&mut kept);
     // A file that was replaced by another stays open too.
-    std::mem::forget(kept.insert(directory.to_owned(), file));
-    slots
+    std::mem::forget(all.insert(directory.to_owned(), kept));
+    outcome
+}
+
+/// Forgets the tables that this process had open in a store that it has closed.
+pub(super) fn forget_tables(directory: &Path) {
+    if let Some(kept) = KEPT.lock().get_mut(directory) {
+        kept.tables.clear();
+    }
 }
 
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {

@@ -12,11 +12,11 @@ use tokio_postgres::types::ToSql;
 
 use super::{
     Engine,
-    connection::{Connection, Outcome, Response, column},
-    error,
+    connection::{Response, column},
+    pool::elsewhere,
     tables::prefix_of,
 };
-use crate::model::error::{Error, Result};
+use crate::model::error::Result;
 
 /// The maximum waiting time for a transaction that changes the same record.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000";
@@ -26,7 +26,7 @@ impl Engine {
     pub(crate) fn record_now(&self, table: &str, part: &str) -> Result<Option<Vec<u8>>> {
         let (key, sql) = self.place_of(table, part);
         let sql = format!("SELECT v FROM {sql} WHERE k = $1");
-        self.elsewhere(|connection| {
+        elsewhere(&self.pool, |connection| {
             let rows = connection.query(&sql, &[&key])?;
             let record = |row| column::<&[u8]>(row, 0).map(<[u8]>::to_vec);
             Ok(rows.first().map(record).transpose())
@@ -45,7 +45,7 @@ impl Engine {
             "INSERT INTO {sql} AS s (k, v) VALUES ($1, $2) \
              ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v WHERE s.v = $3"
         );
-        self.elsewhere(|connection| {
+        elsewhere(&self.pool, |connection| {
             let replace = connection.prepared(&replace)?;
             let parameters: [&(dyn ToSql + Sync); 3] = [&key, &after, &before];
             let begun = connection.send_simple(BEGIN);
@@ -64,23 +64,5 @@ impl Engine {
     /// Returns the key of a record, and the SQL table that has it.
     fn place_of(&self, table: &str, part: &str) -> (Vec<u8>, &str) {
         ([&prefix_of(table), part.as_bytes()].concat(), &self.catalog.relation.sql)
-    }
-
-    /// Uses an idle connection, or a new connection if all connections of the pool are in use.
-    fn elsewhere<T>(&self, work: impl Fn(&Connection) -> Outcome<T>) -> Result<T> {
-        self.refuse_forked()?;
-        let failed = |error| error::of(self.pool.server(), error);
-        while let Some(leased) = self.pool.take_another()? {
-            match work(&*leased.get()?).map_err(failed) {
-                // The connection was lost while it was idle.
-                Err(Error::Unreachable { .. }) if !leased.is_new() => {}
-                Err(error) => return Err(error),
-                Ok(done) => {
-                    leased.keep();
-                    return Ok(done);
-                }
-            }
-        }
-        work(&self.pool.open()?).map_err(failed)
     }
 }

@@ -12,6 +12,7 @@
 mod arena;
 mod batch;
 mod catalog;
+mod clients;
 mod compare;
 mod connection;
 mod copy;
@@ -61,6 +62,7 @@ use tokio_postgres::{Config, config::Host};
 
 use self::{
     catalog::Catalog,
+    clients::Clients,
     compare::{Compared, LOCK_TIMEOUT},
     connection::column,
     names::{CATALOG, FORMAT, FORMAT_KEY, Form, Relation, SEQUENCES, quoted},
@@ -83,6 +85,7 @@ pub(crate) struct Engine {
     catalog: Catalog,
     /// The numbers that `insert_with` assigns.
     blocks: Blocks,
+    clients: Clients,
     schema: String,
     /// See [`Options::retry_for`].
     retry_for: Duration,
@@ -124,7 +127,9 @@ impl Engine {
         let retry_for = options.retry_for;
         let is_read_only = options.read_only;
         let blocks = Blocks::default();
-        let engine = Self { pool, catalog, blocks, schema, retry_for, is_read_only, splits };
+        let clients = Clients::new(&pool, &schema);
+        let engine =
+            Self { pool, catalog, blocks, clients, schema, retry_for, is_read_only, splits };
         if is_read_only {
             engine.check()?;
         } else {
@@ -190,7 +195,7 @@ impl Engine {
         }
         let txn = Txn::new(self.server(), Some(leased), true, false)?;
         let commits = Some(&self.catalog.commits).filter(|_| !self.pool.has_outcomes());
-        let needed = [catalog, &sequences].into_iter().chain(commits);
+        let needed = [catalog, &sequences, self.clients.relation()].into_iter().chain(commits);
         let compared = Compared::new(&txn, &self.schema, needed)?;
         compared.refuse_different(CATALOG)?;
         let missing = compared.missing;

@@ -11,6 +11,9 @@ pub(super) const CATALOG: &str = ".catalog";
 /// The table of the sequences of all tables.
 pub(super) const SEQUENCES: &str = ".sequences";
 
+/// The table of the clients that have tables open for writing.
+pub(super) const CLIENTS: &str = ".clients";
+
 /// The table of the tokens of commits, on servers without the outcomes of transactions.
 pub(super) const COMMITS: &str = ".commits";
 

@@ -12,7 +12,7 @@ use std::{
 use tokio_postgres::Config;
 
 use super::{
-    connection::{Connection, Unprepared},
+    connection::{Connection, Outcome, Unprepared},
     dial,
     dialect::Dialect,
     ends::Ends,
@@ -329,4 +329,25 @@ impl Drop for Leased {
             self.pool.returned.notify_one();
         }
     }
+}
+
+/// Uses an idle connection, or a new connection if all connections of the pool are in use.
+pub(super) fn elsewhere<T>(
+    pool: &Arc<Pool>,
+    work: impl Fn(&Connection) -> Outcome<T>,
+) -> Result<T> {
+    pool.refuse_forked()?;
+    let failed = |error| error::of(pool.server(), error);
+    while let Some(leased) = pool.take_another()? {
+        match work(&*leased.get()?).map_err(failed) {
+            // The connection was lost while it was idle.
+            Err(Error::Unreachable { .. }) if !leased.is_new() => {}
+            Err(error) => return Err(error),
+            Ok(done) => {
+                leased.keep();
+                return Ok(done);
+            }
+        }
+    }
+    work(&pool.open()?).map_err(failed)
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AggregateSchema, Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, TableSchema,
-    field_of,
+    AggregateSchema, Condition, IndexSchema, KeptDeclaration, KeyField, KeyForm, Strategy,
+    TableSchema, field_of,
     renamed::{WAY_OUT, renamed_to},
     versions::{VersionRecord, names_and_types},
 };
@@ -306,12 +306,18 @@ impl TableRecord {
     }
 
     /// Returns the records of the indexes that `declared` no longer has.
-    pub(crate) fn retired<'a>(&'a self, declared: &'a Self) -> impl Iterator<Item = Retired> + 'a {
+    pub(crate) fn retired<'a>(
+        &'a self,
+        declared: &'a Self,
+    ) -> impl Iterator<Item = KeptDeclaration> + 'a {
         let gone = |index: &&IndexRecord| {
             !index.is_reference() && declared.indexes.iter().all(|it| it.name != index.name)
         };
         let version = self.version;
-        self.indexes.iter().filter(gone).map(move |index| Retired { version, index: index.clone() })
+        self.indexes
+            .iter()
+            .filter(gone)
+            .map(move |index| KeptDeclaration { version, index: index.clone() })
     }
 
     /// Compares the record in the file (`self`) with the declaration. Rows have the names of their fields, so the fields can be
@@ -385,9 +391,14 @@ impl TableRecord {
     }
 
     /// Whether the fields on which an index of `declared` depends are the same in both records of one version.
-    fn has_same_fields(&self, index: &IndexRecord, declared: &Self) -> bool {
+    pub(super) fn has_same_fields(&self, index: &IndexRecord, declared: &Self) -> bool {
         self.has_fields_of(declared)
             || index.is_made_of(|name| self.field(name) == declared.field(name))
+    }
+
+    /// Whether the entries of an index can depend on a field.
+    pub(super) fn depends(&self, index: &IndexRecord, field: &str) -> bool {
+        !index.is_made_of(|name| name != field)
     }
 
     /// Returns the declared type of a field.
@@ -467,7 +478,7 @@ impl IndexRecord {
 
     /// Whether the entries in the file are valid for the declared index. An index can become eventual, but
     /// not the reverse, because an eventual index may lack entries.
-    fn fits(&self, code: &Self) -> bool {
+    pub(super) fn fits(&self, code: &Self) -> bool {
         let Self { name, key, strategy, options, layout } = self;
         *name == code.name
             && all_fit(key, &code.key)
@@ -487,7 +498,7 @@ impl KeyFieldRecord {
     }
 }
 
-fn all_fit(file: &[KeyFieldRecord], code: &[KeyFieldRecord]) -> bool {
+pub(super) fn all_fit(file: &[KeyFieldRecord], code: &[KeyFieldRecord]) -> bool {
     file.len() == code.len() && file.iter().zip(code).all(|(file, code)| file.fits(code))
 }
 

@@ -20,12 +20,15 @@ pub(crate) enum StateRecord {
     /// The index is unique, and an earlier release has emptied it because of these duplicates.
     Emptied(Duplicates),
     /// The index is no longer declared, and not maintained.
-    Retired(Retired),
+    Retired(KeptDeclaration),
     /// The index is eventual, and not maintained because its queue was full.
     Disabled,
     /// The index is unique, and these rows violate it. It has the entries of all rows, so some keys have
     /// several entries.
     Violated(Duplicates),
+    /// The index is declared by clients of a later release, and not yet maintained, because clients of earlier releases write the
+    /// table. Its entries, if any, are of another declaration.
+    Announced(KeptDeclaration),
 }
 
 /// The first byte of [`StateRecord::Violated`] in the file.
@@ -44,10 +47,10 @@ pub(crate) struct Building {
     pub(crate) duplicates: Duplicates,
 }
 
-/// The last declaration of an index.
+/// The declaration of an index that is not in the table's record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Retired {
-    /// The version of the rows at that time.
+pub(crate) struct KeptDeclaration {
+    /// The version of the rows of the declaration.
     pub(crate) version: u32,
     pub(crate) index: IndexRecord,
 }
@@ -120,10 +123,10 @@ impl StateRecord {
         bytes.first() == Some(&VIOLATED)
     }
 
-    /// Returns the last declaration of the index, if it is retired.
-    pub(crate) fn retired(self) -> Option<Retired> {
+    /// Returns the declaration of an index that is not in the table's record.
+    pub(crate) fn kept(self) -> Option<KeptDeclaration> {
         match self {
-            Self::Retired(retired) => Some(retired),
+            Self::Retired(kept) | Self::Announced(kept) => Some(kept),
             Self::Building(_) | Self::Emptied(_) | Self::Violated(_) | Self::Disabled => None,
         }
     }
@@ -142,6 +145,7 @@ impl From<StateRecord> for IndexState {
             StateRecord::Emptied(duplicates) => Self::Building { rows: 0, of: 0, duplicates },
             StateRecord::Retired(_) => Self::Retired,
             StateRecord::Disabled => Self::Disabled,
+            StateRecord::Announced(_) => Self::Announced,
         }
     }
 }

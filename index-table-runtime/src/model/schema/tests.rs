@@ -1,8 +1,8 @@
 //! Tests of the catalog's records, and of the states of indexes.
 
 use super::{
-    AggregateSchema, Building, Condition, FieldSchema, IndexRecord, IndexSchema, KeyField,
-    KeyFieldRecord, PreviousRow, Retired, RowSchema, StateRecord, Strategy, StrategyRecord,
+    AggregateSchema, Building, Condition, FieldSchema, IndexRecord, IndexSchema, KeptDeclaration,
+    KeyField, KeyFieldRecord, PreviousRow, RowSchema, StateRecord, Strategy, StrategyRecord,
     SumSchema, TableRecord, TableSchema, VersionRecord, is_index,
 };
 use crate::model::index_state::{Duplicate, Duplicates};
@@ -104,9 +104,10 @@ fn the_bytes_of_states_match_the_format() {
         building(None, 0),
         building(Some(vec![2, 3]), 513),
         StateRecord::Emptied(duplicates.clone()),
-        StateRecord::Retired(Retired { version: 1, index }),
+        StateRecord::Retired(KeptDeclaration { version: 1, index: index.clone() }),
         StateRecord::Disabled,
         StateRecord::Violated(duplicates),
+        StateRecord::Announced(KeptDeclaration { version: 1, index }),
     ];
     let documented = documented("### States of indexes");
     let documented: Vec<_> = documented.iter().filter_map(|row| row.split('`').nth(1)).collect();
@@ -123,7 +124,7 @@ fn the_bytes_of_states_match_the_format() {
         assert_eq!(StateRecord::decode(&[&bytes, &[0][..]].concat()), None);
         assert_eq!(StateRecord::decode(&bytes[..bytes.len() - 1]), None);
     }
-    assert_eq!(StateRecord::decode(&[5]), None);
+    assert_eq!(StateRecord::decode(&[6]), None);
 }
 
 #[test]

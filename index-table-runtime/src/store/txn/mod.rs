@@ -255,6 +255,11 @@ impl<'s> ReadTxn<'s> {
         Ok((reader, false))
     }
 
+    /// Returns the positions of the declared indexes and aggregates that the table's record in this snapshot lacks.
+    pub(crate) fn lacking(&self, table: &OpenTable) -> Result<Vec<usize>> {
+        table.lacking_in(self.reader(table)?)
+    }
+
     /// Returns the table's indexes and aggregates that are not readable in this snapshot.
     pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Unreadable> {
         let reader = self.reader(table)?;

@@ -16,7 +16,6 @@ use crate::{
     model::{
         error::{Error, Result},
         lists::{Contradicted, LISTS},
-        schema::TableRecord,
     },
     placement::{
         Writer,
@@ -488,23 +487,22 @@ impl<'s> WriteTxn<'s> {
     }
 }
 
-/// Checks that the table's record is the same as at the time of opening. Another process may have opened the table
-/// with another declaration, whose indexes this process would not maintain.
+/// Checks that this process maintains everything on which the table's record relies. Another process may have opened the table with
+/// another declaration.
 fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
     // One process writes a sharded store.
     if table.tables.several().is_some() {
         return Ok(());
     }
-    let record = writer.reader().record("")?;
-    if record.is_some_and(|record| table.accepts(record)) {
-        if let Some(record) = writer.reader().record(LISTS)? {
-            table.rows.lists.see(record);
-        }
-        return Ok(());
+    let reader = writer.reader();
+    let record = reader.record("")?.ok_or_else(|| table.declared_otherwise())?;
+    if record != table.record {
+        table.refuse_unmaintained(reader, record)?;
     }
-    // For a renamed table, this error has its new name.
-    record.map(|record| TableRecord::decode(table.schema.name, record)).transpose()?;
-    Err(table.declared_otherwise())
+    if let Some(record) = reader.record(LISTS)? {
+        table.rows.lists.see(record);
+    }
+    Ok(())
 }
 
 impl<'s> Deref for WriteTxn<'s> {

@@ -29,6 +29,8 @@ pub(super) struct BuildOptions {
     pub(super) bytes: usize,
     pub(super) memory: usize,
     pub(super) chosen: Chosen,
+    /// Whether announced indexes are built although clients that don't declare them have the table open.
+    pub(super) refuses_earlier: bool,
 }
 
 /// The indexes that a build builds, by their positions.

@@ -16,6 +16,7 @@ use crate::{
     model::{error::Result, index_state::IndexState, row_vtable::TableRows, schema::TableSchema},
     placement::shards::Locks,
     store::{OpenTable, Store, WriteTxn},
+    upkeep::rollout,
     usage::{Progress, trace::span},
 };
 
@@ -173,8 +174,10 @@ impl<'t> Build<'t> {
             bytes: BATCH_BYTES,
             memory: MEMORY,
             chosen: Chosen::All,
+            refuses_earlier: false,
         };
-        Self { store, table, rows: &table.rows, options, limit: None, progress: None }
+        let rows = &table.rows;
+        Self { store, table, rows, options, limit: None, progress: None }
     }
 
     /// Leaves out the indexes at these positions.
@@ -204,6 +207,13 @@ impl<'t> Build<'t> {
         self
     }
 
+    /// Builds [announced](IndexState::Announced) indexes although clients of an earlier release have the table open. From now on,
+    /// their writes to the table fail with [`Error::SchemaMismatch`](crate::Error::SchemaMismatch), which names the index.
+    pub const fn refuse_earlier_releases(mut self) -> Self {
+        self.options.refuses_earlier = true;
+        self
+    }
+
     /// Calls `progress` after each batch, with the number of rows so far. If several indexes are built, this is the
     /// progress of the least advanced index.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 't) -> Self {
@@ -226,6 +236,7 @@ impl<'t> Build<'t> {
         if let Some(tables) = self.table.tables.several() {
             return shards::run(self, tables);
         }
+        rollout::rely(self.store, self.table, self.options.refuses_earlier)?;
         self.run_batches(|store, _| store.write())
     }
 

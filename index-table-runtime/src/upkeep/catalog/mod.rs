@@ -222,7 +222,7 @@ impl Store {
                     && is_index(index)
                     // Records of a later release are not changed.
                     && find(table).is_some_and(|(_, record)| TableRecord::read(record).is_ok())
-                    && matches!(StateRecord::decode(state), Some(StateRecord::Retired(_)))
+                    && StateRecord::decode(state).and_then(StateRecord::kept).is_some()
                     && !is_in_use(table, index)
                     && !is_referring(table, index)
                 {
@@ -278,8 +278,10 @@ impl CatalogTable {
         older_versions.sort_unstable();
         let states = parts.filter(|(part, _)| is_index(part));
         let states = states.filter_map(|(_, state)| StateRecord::decode(state));
-        let retired = states.filter_map(StateRecord::retired);
-        indexes.extend(retired.map(|retired| CatalogIndex::of(retired.index, IndexState::Retired)));
+        indexes.extend(states.filter_map(|state| {
+            let shown = IndexState::from(state.clone());
+            Some(CatalogIndex::of(state.kept()?.index, shown))
+        }));
         Self {
             format: record.format,
             version: record.version,

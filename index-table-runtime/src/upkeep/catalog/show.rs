@@ -68,6 +68,7 @@ impl fmt::Display for IndexState {
             Self::Violated(duplicates) => write!(f, "violated, {duplicates}"),
             Self::Disabled => f.write_str("disabled"),
             Self::Retired => f.write_str("retired"),
+            Self::Announced => f.write_str("announced"),
         }
     }
 }
@@ -97,7 +98,14 @@ impl IndexState {
                  or `open`"
                     .to_owned()
             }
-            Self::Retired => "it is no longer declared".to_owned(),
+            Self::Retired => {
+                "the client that has opened the table last for writing does not declare it, or declares it \
+                 otherwise"
+                    .to_owned()
+            }
+            Self::Announced => {
+                "clients of an earlier release have the table open; it is built when they have ended".to_owned()
+            }
         }
     }
 }

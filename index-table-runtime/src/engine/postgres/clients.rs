@@ -1,0 +1,241 @@
+//! The clients that have tables open for writing: a row of the SQL table `.clients` for each of a client's tables.
+//!
+//! | column | contents |
+//! |---|---|
+//! | `k` | a random number of the client below 2³¹ (4 bytes, big-endian) ‖ the name of the table |
+//! | `v` | the hash of each part that it maintains (8 bytes) |
+//!
+//! A client has an advisory lock (31 bits of a hash of the schema, its number) in the session of one of its connections, so the server
+//! knows when its process has ended. If the connection is lost, another one gets the lock within [`PERIOD`]. The rows of clients
+//! without a lock don't count, and are removed by others. All this is a hint: what a client may write is decided by the record of the
+//! table. The statements are transactions of their own, READ COMMITTED, on another connection than those of transactions.
+
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, Weak},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Engine,
+    names::{CLIENTS, Form, Relation, hex},
+    pool::{Pool, elsewhere},
+};
+use crate::{
+    background::{Job, Lane, Work},
+    locks::{Mutex, rank::Rollout},
+    model::{error::Result, key::hash},
+};
+
+/// The time after which a client renews its rows and its lock.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The time within which the server notices that a connection was closed.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// The time after which a client that lacks a part is looked for again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The number of the client in a row of the SQL table.
+const NUMBER: &str = "('x' || encode(substr(k, 1, 4), 'hex'))::bit(32)::int8::oid";
+
+/// The tables that this client has open for writing.
+pub(super) struct Clients {
+    shared: Arc<Shared>,
+    job: Mutex<Option<Job>, Rollout>,
+}
+
+struct Shared {
+    pool: Arc<Pool>,
+    relation: Relation,
+    /// The hash of the schema, and the number of the client.
+    lock: [i32; 2],
+    tables: Mutex<BTreeMap<String, Open>>,
+}
+
+/// A table of this client.
+#[derive(Debug, Clone)]
+struct Open {
+    /// The number of times that it is open. At 0, its row is removed.
+    times: usize,
+    parts: Vec<u64>,
+}
+
+/// Renews the rows while the store is open.
+struct Renewing(Weak<Shared>);
+
+impl Work for Renewing {
+    fn run(&self) -> Option<Duration> {
+        let shared = self.0.upgrade()?;
+        // Otherwise, the server is not reachable, and the next time may be better.
+        let _ = shared.renew();
+        let is_idle = shared.tables.lock().is_empty();
+        (!is_idle).then_some(PERIOD)
+    }
+
+    fn panicked(&self) {}
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        // It may wait for a server that does not answer.
+        if let Some(job) = self.job.lock().take() {
+            job.detach();
+        }
+    }
+}
+
+impl Clients {
+    pub(super) fn new(pool: &Arc<Pool>, schema: &str) -> Self {
+        let shared = Shared {
+            pool: Arc::clone(pool),
+            relation: Relation::new(schema, CLIENTS, Form::Pairs),
+            lock: [first_bits(&hash(schema.as_bytes())), first_bits(&random().to_be_bytes())],
+            tables: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared), job: Mutex::default() }
+    }
+
+    /// Returns the SQL table.
+    pub(super) fn relation(&self) -> &Relation {
+        &self.shared.relation
+    }
+
+    /// Renews the rows soon, and from then on.
+    fn wake(&self) {
+        let mut job = self.job.lock();
+        if job.is_none() {
+            let work = Arc::new(Renewing(Arc::downgrade(&self.shared)));
+            // Without a thread, the client counts as ended after a while.
+            *job = Job::start(work, Lane::Servers, None).ok();
+        }
+        if let Some(job) = &*job {
+            job.wake();
+        }
+    }
+}
+
+impl Shared {
+    /// Takes the lock unless this client has it, writes the rows of the open tables, and removes those of the others.
+    fn renew(&self) -> Result<()> {
+        let tables = self.tables.lock().clone();
+        let (mut rows, mut gone) = (Vec::new(), Vec::new());
+        for (table, Open { times, parts }) in &tables {
+            let key = self.key(table);
+            if *times == 0 {
+                gone.push(key);
+                continue;
+            }
+            let parts: Vec<u8> = parts.iter().flat_map(|part| part.to_be_bytes()).collect();
+            rows.push(format!("({key}, '\\x{}'::bytea)", hex(&parts)));
+        }
+        let (clients, [class, number]) = (&self.relation.sql, self.lock);
+        let mut sql = format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000; \
+             SELECT pg_try_advisory_lock({class}, {number}) WHERE NOT {}; ",
+            self.is_locked(&number.to_string())
+        );
+        if !rows.is_empty() {
+            let rows = rows.join(", ");
+            sql += &format!(
+                "INSERT INTO {clients} (k, v) VALUES {rows} ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v; "
+            );
+        }
+        if !gone.is_empty() {
+            sql += &format!("DELETE FROM {clients} WHERE k IN ({}); ", gone.join(", "));
+        }
+        sql += &format!("DELETE FROM {clients} WHERE NOT {}; COMMIT", self.is_locked(NUMBER));
+        elsewhere(&self.pool, |connection| connection.simple(&sql))?;
+        let was_closed = |table: &String| tables.get(table).is_some_and(|it| it.times == 0);
+        self.tables.lock().retain(|table, open| open.times > 0 || !was_closed(table));
+        Ok(())
+    }
+
+    fn key(&self, table: &str) -> String {
+        let [_, number] = self.lock.map(i32::to_be_bytes);
+        format!("'\\x{}{}'::bytea", hex(&number), hex(table.as_bytes()))
+    }
+
+    /// Returns the condition that the client with this number has its lock.
+    fn is_locked(&self, number: &str) -> String {
+        let [class, _] = self.lock;
+        format!(
+            "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = {class} AND objid = {number} \
+             AND objsubid = 2 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+        )
+    }
+
+    /// Returns the parts that each other client with the table maintains.
+    fn others(&self, table: &str) -> Result<Vec<Vec<u64>>> {
+        let (clients, own, name) = (&self.relation.sql, self.key(""), hex(table.as_bytes()));
+        let sql = format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; \
+             SELECT string_agg(encode(v, 'hex'), ',') FROM {clients} \
+             WHERE substr(k, 5) = '\\x{name}'::bytea AND substr(k, 1, 4) <> {own} AND {}; COMMIT",
+            self.is_locked(NUMBER)
+        );
+        let Some(all) = elsewhere(&self.pool, |connection| connection.simple(&sql))? else {
+            return Ok(Vec::new());
+        };
+        let part = |digits: &[u8]| {
+            let digits = str::from_utf8(digits).unwrap_or_default();
+            u64::from_str_radix(digits, 16).unwrap_or_default()
+        };
+        Ok(all.split(',').map(|parts| parts.as_bytes().chunks(16).map(part).collect()).collect())
+    }
+}
+
+/// Returns 31 bits.
+fn first_bits(bytes: &[u8]) -> i32 {
+    let first = bytes.first_chunk().copied().unwrap_or_default();
+    i32::from_be_bytes(first) & i32::MAX
+}
+
+fn random() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+impl Engine {
+    /// Tells other clients that this one has a table open for writing and maintains these parts, or that it no longer does.
+    ///
+    /// # Errors
+    ///
+    /// Those of the server, if the table is opened.
+    pub(crate) fn note_client(&self, table: &str, parts: &[u64], is_open: bool) -> Result<()> {
+        if self.is_read_only || self.refuse_forked().is_err() {
+            return Ok(());
+        }
+        {
+            let mut tables = self.clients.shared.tables.lock();
+            let open = tables
+                .entry(table.to_owned())
+                .or_insert_with(|| Open { times: 0, parts: parts.to_vec() });
+            // Another opening of the table can precede the end of this one.
+            if is_open {
+                (open.times, open.parts) = (open.times + 1, parts.to_vec());
+            } else {
+                open.times = open.times.saturating_sub(1);
+            }
+        }
+        let renewed = if is_open { self.clients.shared.renew() } else { Ok(()) };
+        self.clients.wake();
+        renewed
+    }
+
+    /// Returns for each of these parts whether another client has the table open without it. Waits up to a second for the end of
+    /// such clients.
+    pub(crate) fn others_lack(&self, table: &str, parts: &[u64]) -> Result<Vec<bool>> {
+        let begun = Instant::now();
+        loop {
+            let others = self.clients.shared.others(table)?;
+            let is_lacking = |part| others.iter().any(|other| !other.contains(part));
+            let lacking: Vec<_> = parts.iter().map(is_lacking).collect();
+            if !lacking.contains(&true) || begun.elapsed() > CLOSING {
+                return Ok(lacking);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Releases of a program that have a table open at the same time, as in a rolling deployment.
+//!
+//! [The record of a table](crate::model::schema::relied) decides which indexes each client maintains. A client that opens a table
+//! replaces the record by its own declaration, except that an index which another client does not declare is *announced* only:
+//!
+//! | step | record | state of the index | clients of the earlier release | clients of the later release |
+//! |---|---|---|---|---|
+//! | a client of the later release opens the table | without the index | announced | write | write without the index, which is not readable |
+//! | the last client of the earlier release ends | | | | see it within [`PERIOD`] (on a server, 30 s later) |
+//! | [`rely`], one transaction | with the index | under construction | can't write | maintain the index |
+//! | the build ends | | none | | read the index |
+//!
+//! A crash between two steps changes nothing: another client does the next one. An index that the client does not declare is taken
+//! out of the record when the client opens the table, so that each client writes without it; for clients that declare it, it is
+//! *retired*, and not readable.
+//!
+//! Which clients have the table open is a hint ([`Client`]). A client that others don't see is refused when it writes.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use crate::{
+    background::{Job, Lane, Work},
+    engine::{Engine, ReadRecords as _, WriteRecords as _},
+    model::{
+        error::Result,
+        row_vtable::TableRows,
+        schema::{ADDED, Added, KeptDeclaration, StateRecord, TableRecord},
+    },
+    placement::Writer,
+    store::{Client, Inner, OpenTable, Store},
+    upkeep::{build::Build, opening},
+    usage::trace::announced_index,
+};
+
+/// The time after which a thread of the store looks again whether clients of an earlier release have ended.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// The number of batches of a build between two checks whether the program still uses the store.
+const BATCHES: u64 = 8;
+
+/// Tells other clients that this one has the table open. A table in one of several shards has one client.
+pub(super) fn client(
+    engine: &Arc<Engine>,
+    rows: &TableRows,
+    is_shard: bool,
+) -> Result<Option<Client>> {
+    if is_shard {
+        return Ok(None);
+    }
+    let schema = rows.schema;
+    let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
+    let declared = declared.with_aggregates(schema, rows.aggregates);
+    Client::new(engine, schema.name, &declared).map(Some)
+}
+
+/// Returns those of the positions whose parts can be announced: a reference is recorded at once, and so is its index.
+pub(super) fn delayed(rows: &TableRows, mut positions: Vec<usize>) -> Vec<usize> {
+    positions.retain(|at| !rows.references.iter().any(|it| it.index == Some(*at)));
+    positions
+}
+
+/// Announces those of the new parts of a declaration that are `delayed`, unless earlier clients can't write the table anyway. Returns
+/// their positions. The declaration is about to replace the record `file`. Notes the release that adds the other parts.
+pub(super) fn announce(
+    rows: &TableRows,
+    (file, declared): (&TableRecord, &mut TableRecord),
+    (new, delayed): (&[usize], &[usize]),
+    writer: &mut Writer<'_, '_>,
+) -> Result<Vec<usize>> {
+    let table = rows.schema.name;
+    let is_refused = file.version != declared.version || file.gone(declared).is_some();
+    let is_announced = |at: &usize| !is_refused && delayed.contains(at);
+    let announced: Vec<_> = new.iter().copied().filter(is_announced).collect();
+    for index in announced.iter().filter_map(|at| declared.indexes.get(*at)) {
+        let kept = KeptDeclaration { version: declared.version, index: index.clone() };
+        writer.put_record(&index.name, &StateRecord::Announced(kept).encode(table)?)?;
+        announced_index(table, &index.name);
+    }
+    let mut record = declared.without(&announced);
+    record.changes = file.changes;
+    if record == *file {
+        declared.changes = file.changes;
+        return Ok(announced);
+    }
+    let before = writer.reader().record(ADDED)?.map(<[u8]>::to_vec);
+    let mut added = Added::read(before.as_deref());
+    added.note(file, &record, rows.release);
+    match added.encode() {
+        Some(record) if before.as_ref() != Some(&record) => writer.put_record(ADDED, &record)?,
+        None if before.is_some() => writer.remove_record(ADDED)?,
+        _ => {}
+    }
+    Ok(announced)
+}
+
+/// Puts the declared indexes that the record lacks into it, unless another client has the table open without them. With `refuse`,
+/// such a client can't write from now on.
+pub(super) fn rely(store: &Store, table: &OpenTable, refuse: bool) -> Result<()> {
+    let Some(client) = table.client.as_ref() else { return Ok(()) };
+    let lacking = store.read()?.lacking(table)?;
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let delayed = if refuse { Vec::new() } else { client.lacked_elsewhere()? };
+    let delayed = self::delayed(&table.rows, delayed);
+    if lacking.iter().all(|at| delayed.contains(at)) {
+        return Ok(());
+    }
+    store.inner.refuse_nested_write()?;
+    let _opening = store.inner.lock_opening();
+    opening::record(store, &table.rows, None, (true, &delayed)).map(drop)
+}
+
+/// Builds the announced indexes of a table in a thread of the store, when other clients have ended.
+pub(super) fn watch(store: &Store, table: &OpenTable) {
+    if table.client.is_none() || !table.was_lacking() {
+        return;
+    }
+    let start = || {
+        let work = Arc::new(Watching(Arc::downgrade(&store.inner)));
+        Job::start(work, Lane::Rollouts, Some(PERIOD)).ok()
+    };
+    // Without a thread, the next opening of the table builds them.
+    store.inner.watch_rollout(start);
+}
+
+/// The tables of a store with indexes that are not in their records.
+struct Watching(Weak<Inner>);
+
+impl Work for Watching {
+    fn run(&self) -> Option<Duration> {
+        let store = Store { inner: self.0.upgrade()? };
+        let tables = store.inner.tables_in_use();
+        let is_left = tables.iter().filter(|table| !is_built(&store, table)).count() > 0;
+        is_left.then_some(PERIOD)
+    }
+
+    fn panicked(&self) {}
+}
+
+/// Builds the announced indexes of a table. Returns false if some are left, or after an error.
+fn is_built(store: &Store, table: &OpenTable) -> bool {
+    let lacking = || store.read().and_then(|txn| txn.lacking(table));
+    let Ok(before) = lacking() else { return false };
+    if before.is_empty() {
+        return true;
+    }
+    loop {
+        let Ok(report) = Build::new(store, table).limit(BATCHES).run() else { return false };
+        // The program has dropped its handles.
+        if report.is_done() || Arc::strong_count(&store.inner) == 1 {
+            break;
+        }
+    }
+    lacking().is_ok_and(|lacking| lacking.is_empty())
+}

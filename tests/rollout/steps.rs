@@ -1,0 +1,211 @@
+//! The steps of a deployment that adds an index.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use index_table::{Error, IndexState, Store};
+
+use crate::{
+    TestResult,
+    client::{Client, Place},
+    on_both,
+    release::{
+        Table as _,
+        second::{UserRepository, user},
+    },
+};
+
+/// The time within which a server notices the end of a process.
+const NOTICED: Duration = Duration::from_secs(5);
+
+const ANNOUNCED: &str = "cannot read index `owner` of table `users`: clients of an earlier release have the table open; it is built \
+                         when they have ended";
+
+/// The number of users with the same owner among the first `users`.
+fn owned(users: u32) -> u64 {
+    (1..=users).map(|id| u64::from(id % 7 == 3)).sum()
+}
+
+fn is_announced(users: &UserRepository, store: &Store) -> TestResult {
+    let found = users.find_by_owner(&store.read()?, "o3").count();
+    match found {
+        Err(Error::IndexNotReadable { table: "users", index: "owner", state }) => {
+            assert_eq!(state, IndexState::Announced);
+            Ok(())
+        }
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+fn build(users: &UserRepository, store: &Store) -> index_table::Result<IndexState> {
+    let report = users.build(store).run()?;
+    Ok(report.indexes.into_iter().next().map_or(IndexState::Readable, |index| index.state))
+}
+
+/// Builds the index when the server has noticed the end of the other process.
+fn build_soon(users: &UserRepository, store: &Store) -> TestResult {
+    let begun = Instant::now();
+    while build(users, store)? != IndexState::Readable {
+        assert!(begun.elapsed() < NOTICED, "the other process is still seen");
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn is_clean(users: &UserRepository, store: &Store) -> TestResult {
+    let report = users.verify(&store.read()?).run()?;
+    if report.is_clean() { Ok(()) } else { Err(report.to_string().into()) }
+}
+
+#[test]
+fn an_index_is_built_when_the_clients_of_the_earlier_release_have_ended() -> TestResult {
+    on_both(|place| {
+        let mut earlier = Client::start(place, "first")?;
+        assert_eq!(earlier.ask("put 1 50"), "ok");
+        let store = place.open()?;
+        let users = UserRepository::open(&store)?;
+        is_announced(&users, &store)?;
+        let catalog = store.catalog()?;
+        let owner = catalog.tables[0].indexes.iter().find(|index| index.name == "owner");
+        assert_eq!(owner.map(|index| &index.state), Some(&IndexState::Announced));
+
+        // Both write, and read the index that both have.
+        store
+            .transaction(|txn| (51..=60).try_for_each(|id| users.put(txn, &user(id)).map(drop)))?;
+        assert_eq!(earlier.ask("put 61 70"), "ok");
+        assert_eq!(earlier.ask("age 55"), "ok");
+        assert_eq!(earlier.ask("delete 1"), "ok");
+        store.transaction(|txn| users.put(txn, &user(1)))?;
+        for town in ["t0", "t1"] {
+            assert_eq!(users.find_by_town(&store.read()?, town).count()?, 14);
+            assert_eq!(earlier.ask(&format!("town {town}")), "14");
+        }
+        is_clean(&users, &store)?;
+        assert_eq!(earlier.ask("verify"), "ok");
+        assert_eq!(build(&users, &store)?, IndexState::Announced);
+        is_announced(&users, &store)?;
+        assert_eq!(earlier.ask("put 71"), "ok");
+
+        // Another process of the later release does not change that.
+        let mut later = Client::start(place, "second")?;
+        assert_eq!(later.ask("owner o3"), ANNOUNCED);
+        earlier.end();
+        build_soon(&users, &store)?;
+        // Rows of the earlier release have no owner.
+        assert_eq!(users.find_by_owner(&store.read()?, "").count()?, 49 + 10 + 1);
+        assert_eq!(later.ask("owner o3"), "1");
+        assert_eq!(later.ask("put 1 80"), "ok");
+        assert_eq!(users.find_by_owner(&store.read()?, "o3").count()?, owned(80));
+        assert_eq!(later.ask("verify"), "ok");
+        is_clean(&users, &store)
+    })
+}
+
+#[test]
+fn an_earlier_release_is_deployed_again() -> TestResult {
+    on_both(|place| {
+        // Otherwise, it would be later than the rows with an owner.
+        Client::start(place, "first")?.end();
+        let store = place.open()?;
+        let users = UserRepository::open(&store)?;
+        store.transaction(|txn| (1..=50).try_for_each(|id| users.put(txn, &user(id)).map(drop)))?;
+        assert_eq!(users.find_by_owner(&store.read()?, "o3").count()?, owned(50));
+        let before = store.read()?;
+
+        let mut earlier = Client::start(place, "first")?;
+        match users.find_by_owner(&store.read()?, "o3").count() {
+            Err(Error::IndexNotReadable { index: "owner", state: IndexState::Retired, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+        // A snapshot of before has the index.
+        assert_eq!(users.find_by_owner(&before, "o3").count()?, owned(50));
+        drop(before);
+        store.transaction(|txn| {
+            users.update(txn, 3, |user| user.owner = "o4".to_owned()).map(drop)
+        })?;
+        assert_eq!(earlier.ask("put 51 60"), "ok");
+        assert_eq!(earlier.ask("age 10"), "ok");
+        assert_eq!(earlier.ask("town t0"), "12");
+        assert_eq!(earlier.ask("verify"), "ok");
+        is_clean(&users, &store)?;
+        assert_eq!(build(&users, &store)?, IndexState::Retired);
+
+        earlier.end();
+        build_soon(&users, &store)?;
+        // The earlier release has kept the owners of rows that it has changed.
+        assert_eq!(users.find_by_owner(&store.read()?, "o3").count()?, owned(50) - 1);
+        assert_eq!(users.find_by_owner(&store.read()?, "").count()?, 10);
+        is_clean(&users, &store)
+    })
+}
+
+#[test]
+fn an_operator_refuses_an_earlier_release() -> TestResult {
+    on_both(|place| {
+        let mut earlier = Client::start(place, "first")?;
+        assert_eq!(earlier.ask("put 1 50"), "ok");
+        let store = place.open()?;
+        let users = UserRepository::open(&store)?;
+        is_announced(&users, &store)?;
+        let report = users.build(&store).refuse_earlier_releases().run()?;
+        assert!(report.is_readable(), "{report}");
+        assert_eq!(users.find_by_owner(&store.read()?, "").count()?, 50);
+        let refused = format!(
+            "table `users` doesn't match its declaration: its index `owner`, added by `{} {}`, is not maintained by this \
+             process; restart this process with the release that has opened the table last",
+            env!("CARGO_PKG_NAME"),
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(earlier.ask("put 51"), refused);
+        assert_eq!(earlier.ask("delete 1"), refused);
+        // It still reads.
+        assert_eq!(earlier.ask("town t0"), "10");
+        assert_eq!(earlier.ask("verify"), "ok");
+        is_clean(&users, &store)?;
+
+        // It writes when it has opened the table again, without the index.
+        assert_eq!(earlier.ask("open first"), "ok");
+        assert_eq!(earlier.ask("put 51"), "ok");
+        is_clean(&users, &store)
+    })
+}
+
+#[test]
+fn a_thread_builds_the_index_when_the_earlier_release_was_killed() -> TestResult {
+    on_both(|place| {
+        let mut earlier = Client::start(place, "first")?;
+        assert_eq!(earlier.ask("put 1 50"), "ok");
+        let store = place.open()?;
+        let users = UserRepository::open(&store)?;
+        is_announced(&users, &store)?;
+        earlier.kill();
+        let begun = Instant::now();
+        while users.find_by_owner(&store.read()?, "").count().ok() != Some(50) {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the index is not built");
+            thread::sleep(Duration::from_millis(200));
+        }
+        is_clean(&users, &store)
+    })
+}
+
+/// Without clients of an earlier release, an opening builds the index.
+#[test]
+fn an_ended_client_is_not_seen() -> TestResult {
+    on_both(|place: &Place| {
+        for way in ["end", "kill", "drop"] {
+            let mut earlier = Client::start(place, "first")?;
+            assert_eq!(earlier.ask("put 1 50"), "ok");
+            match way {
+                "end" => earlier.end(),
+                "kill" => earlier.kill(),
+                _ => assert_eq!(earlier.ask("open second"), "ok"),
+            }
+            let store = place.open()?;
+            let users = UserRepository::open(&store)?;
+            assert_eq!(users.run(&store, "owner", "")?, "50", "{way}");
+        }
+        Ok(())
+    })
+}
