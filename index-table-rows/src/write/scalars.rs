@@ -17,10 +17,9 @@ impl Writer<'_, '_> {
     pub(super) fn unsigned(&mut self, value: u64) -> Result {
         self.settle()?;
         match (self.kind, i64::try_from(value)) {
-            (Kind::Unsigned, _) => varint(self.out, value),
+            (Kind::Unsigned | Kind::U128, _) => varint(self.out, value),
             (Kind::U8, Ok(0..0x100)) | (Kind::I8, Ok(0..0x80)) => self.out.push(value as u8),
             (Kind::Signed, Ok(value)) => varint(self.out, zigzag(value)),
-            (Kind::U128, _) => varint(self.out, value),
             (Kind::I128, _) => wide_varint(self.out, wide_zigzag(value.into())),
             (Kind::Any, _) if value < tag::SHORT.into() => self.out.push(value as u8),
             (Kind::Any, _) => {
@@ -36,11 +35,10 @@ impl Writer<'_, '_> {
     pub(super) fn signed(&mut self, value: i64) -> Result {
         self.settle()?;
         match (self.kind, u64::try_from(value)) {
-            (Kind::Signed, _) => varint(self.out, zigzag(value)),
+            (Kind::Signed | Kind::I128, _) => varint(self.out, zigzag(value)),
             (Kind::I8, _) => {
                 self.out.push(i8::try_from(value).map_err(|_| unrecorded())?.cast_unsigned());
             }
-            (Kind::I128, _) => varint(self.out, zigzag(value)),
             (Kind::U8 | Kind::Unsigned | Kind::U128 | Kind::Any, Ok(value)) => {
                 return self.unsigned(value);
             }
