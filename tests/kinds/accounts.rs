@@ -255,7 +255,7 @@ struct Edit {
     id: u64,
     editor: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[expect(clippy::option_option, reason = "absent, removed or set")]
+    #[allow(clippy::option_option, reason = "absent, removed or set")]
     deadline: Option<Option<NaiveDate>>,
     made_at: DateTime<FixedOffset>,
 }

@@ -95,7 +95,7 @@ pub(crate) mod seconds {
         #[derive(Serialize, Deserialize)]
         struct Inside(#[serde(with = "super")] OffsetDateTime);
 
-        #[expect(clippy::ref_option, reason = "the signature of serde")]
+        #[allow(clippy::ref_option, reason = "the signature of serde")]
         pub(crate) fn serialize<S: Serializer>(
             at: &Option<OffsetDateTime>,
             to: S,
@@ -144,7 +144,7 @@ pub(crate) mod span {
 
         use super::super::{Deserialize as _, Deserializer, Serializer, Span};
 
-        #[expect(clippy::ref_option, reason = "the signature of serde")]
+        #[allow(clippy::ref_option, reason = "the signature of serde")]
         pub(crate) fn serialize<S: Serializer>(
             span: &Option<Duration>,
             to: S,

@@ -6,6 +6,16 @@
 //! fields, `serde_json::Value`. These rows are compared with postcard's bytes of a plain value with the same content. What such a
 //! row has more is said at its kind.
 
+#![allow(
+    clippy::cast_lossless,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::ref_option,
+    clippy::unnecessary_wraps,
+    reason = "arbitrary values, and signatures of serde"
+)]
+
 mod accounts;
 mod documents;
 mod forms;

@@ -1,6 +1,11 @@
 //! The values, which are the same in each run.
 
-#![allow(clippy::cast_precision_loss, clippy::cast_possible_wrap, reason = "arbitrary values")]
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "arbitrary values"
+)]
 
 use std::{
     collections::BTreeMap,
