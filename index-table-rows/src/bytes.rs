@@ -1,7 +1,12 @@
 //! Numbers as bytes.
 
+use std::ops::{BitOrAssign, Shl};
+
 /// The largest number of bytes of a varint.
 const LONGEST: usize = 10;
+
+/// The largest number of bytes of a varint of 128 bits.
+const LONGEST_WIDE: usize = 19;
 
 /// The bits of eight bytes that say that another byte follows.
 const FOLLOWED: u64 = 0x8080_8080_8080_8080;
@@ -55,6 +60,15 @@ fn longest_varint(out: &mut Vec<u8>, mut value: u64) {
     out.extend(all.iter().take(len));
 }
 
+/// Appends a number of 128 bits, as [`varint`] does.
+pub(crate) fn wide_varint(out: &mut Vec<u8>, mut value: u128) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
 /// Returns the number of bytes of a varint.
 pub(crate) const fn varint_len(value: u64) -> usize {
     (70 - (value | 1).leading_zeros() as usize) / 7
@@ -87,7 +101,7 @@ pub(crate) fn varint_end(bytes: &[u8]) -> Option<usize> {
 /// Reads a varint of any length, and removes it.
 #[inline(never)]
 pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let Some((word, len)) = word(bytes) else { return take_bytewise(bytes) };
+    let Some((word, len)) = word(bytes) else { return take_bytewise(bytes, LONGEST, 1) };
     *bytes = bytes.get(len..)?;
     // The inverse of the steps in `long_varint`.
     let own = word & !FOLLOWED & (u64::MAX >> (64 - 8 * len));
@@ -96,14 +110,24 @@ pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     Some(halves & 0x0fff_ffff | (halves & 0x0fff_ffff_0000_0000) >> 4)
 }
 
+/// Reads a varint of up to 128 bits, and removes it.
+pub(crate) fn take_wide_varint(bytes: &mut &[u8]) -> Option<u128> {
+    take_bytewise(bytes, LONGEST_WIDE, 3)
+}
+
+/// Reads a varint of at most `longest` bytes, the last of which is at most `most` if there are so many.
 #[cold]
-fn take_bytewise(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for (position, &byte) in bytes.iter().enumerate().take(LONGEST) {
-        if position == LONGEST - 1 && byte > 1 {
+fn take_bytewise<T: From<u8> + Shl<usize, Output = T> + BitOrAssign>(
+    bytes: &mut &[u8],
+    longest: usize,
+    most: u8,
+) -> Option<T> {
+    let mut value = T::from(0);
+    for (position, &byte) in bytes.iter().enumerate().take(longest) {
+        if position == longest - 1 && byte > most {
             return None;
         }
-        value |= u64::from(byte & 0x7f) << (7 * position);
+        value |= T::from(byte & 0x7f) << (7 * position);
         if byte < 0x80 {
             *bytes = bytes.get(position + 1..)?;
             return Some(value);
@@ -121,6 +145,16 @@ pub(crate) const fn zigzag(value: i64) -> u64 {
 /// The inverse of [`zigzag`].
 #[inline]
 pub(crate) const fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
+/// Like [`zigzag`], for 128 bits.
+pub(crate) const fn wide_zigzag(value: i128) -> u128 {
+    ((value << 1) ^ (value >> 127)).cast_unsigned()
+}
+
+/// The inverse of [`wide_zigzag`].
+pub(crate) const fn wide_unzigzag(value: u128) -> i128 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
@@ -189,6 +223,33 @@ mod tests {
         assert_eq!(take_varint(&mut &[0xff; 10][..]), None, "more than 64 bits");
         assert_eq!(take_varint(&mut &[0x80, 0x80][..]), None, "no end");
         assert_eq!(varint_end(&[0x80, 0x80]), None, "no end");
+    }
+
+    #[test]
+    fn varints_of_128_bits_are_read_back() {
+        for bits in 0..128_u32 {
+            for value in [1 << bits, u128::MAX >> bits] {
+                let mut bytes = Vec::new();
+                wide_varint(&mut bytes, value);
+                assert_eq!(bytes.len(), (128 - value.leading_zeros()).div_ceil(7) as usize);
+                assert_eq!(varint_end(&bytes), Some(bytes.len()));
+                if let Ok(narrow) = u64::try_from(value) {
+                    let mut same = Vec::new();
+                    varint(&mut same, narrow);
+                    assert_eq!(bytes, same);
+                }
+                bytes.push(7);
+                let mut rest = &bytes[..];
+                assert_eq!((take_wide_varint(&mut rest), rest), (Some(value), &[7][..]));
+            }
+        }
+        for value in [0, -1, 1, i128::MIN, i128::MAX] {
+            assert_eq!(wide_unzigzag(wide_zigzag(value)), value);
+        }
+        let more = [&[0xff; 18][..], &[4]].concat();
+        assert_eq!(take_wide_varint(&mut &more[..]), None, "more than 128 bits");
+        assert_eq!(take_wide_varint(&mut &[0xff; 19][..]), None, "more than 128 bits");
+        assert_eq!(take_wide_varint(&mut &[0x80; 5][..]), None, "no end");
     }
 
     #[test]

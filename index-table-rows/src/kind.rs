@@ -16,8 +16,9 @@ pub(crate) enum Kind {
     Unsigned,
     /// A zigzag varint.
     Signed,
-    /// 16 bytes, the lowest first.
+    /// A varint.
     U128,
+    /// A zigzag varint.
     I128,
     /// 4 and 8 bytes, the lowest first.
     F32,

@@ -20,7 +20,7 @@ pub(crate) use self::{copy::copy, fields::copy_values};
 pub use self::{fields::Fields, names::names};
 use crate::{
     MAX_DEPTH,
-    bytes::take_varint,
+    bytes::{take_varint, take_wide_varint},
     catalog::{Catalog, LOOSE, ROOT},
     error::{Error, Reason, Result, damaged, unrecorded},
     kind::{Field, Kind, List, Variant},
@@ -227,6 +227,10 @@ impl<'de, 'c> Reader<'de, 'c> {
             }
             _ => take_varint(&mut self.rest).ok_or_else(damaged),
         }
+    }
+
+    fn wide_varint(&mut self) -> Result<u128> {
+        take_wide_varint(&mut self.rest).ok_or_else(damaged)
     }
 
     /// A number in the catalog.

@@ -5,7 +5,7 @@
 //! | `00..=3f` | a number of 0 to 63, without further bytes |
 //! | `40..=7f` | a text of 0 to 63 bytes |
 //! | `80`, `81` | a varint, a zigzag varint |
-//! | `82`, `83` | a `u128`, an `i128`: 16 bytes, the lowest first |
+//! | `82`, `83` | a `u128`, an `i128`: a varint, a zigzag varint |
 //! | `84`, `85` | an `f32`, an `f64`: 4 and 8 bytes, the lowest first |
 //! | `86`, `87` | `false`, `true` |
 //! | `88` | a `char` in UTF-8 |

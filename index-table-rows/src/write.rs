@@ -95,6 +95,37 @@ impl Writer<'_, '_> {
 
     #[inline]
     fn some(&mut self, write: impl Fn(&mut Self) -> Result) -> Result {
+        if let Kind::Option(kind) = self.kind {
+            self.enter()?;
+            self.out.push(1);
+            self.kind = kind;
+            write(self)?;
+            self.depth -= 1;
+            return Ok(());
+        }
+        self.other_some(&write)
+    }
+
+    /// `None` at a place that does not expect an option only.
+    #[inline(never)]
+    fn other_none(&mut self) -> Result {
+        loop {
+            match self.kind {
+                Kind::Option(_) => self.out.push(0),
+                Kind::Any => self.out.push(tag::NONE),
+                Kind::Union(union) => {
+                    self.choose_other(*union)?;
+                    continue;
+                }
+                _ => return Err(unrecorded()),
+            }
+            return Ok(());
+        }
+    }
+
+    /// A value of an option at a place that does not expect an option only.
+    #[inline(never)]
+    fn other_some(&mut self, write: &dyn Fn(&mut Self) -> Result) -> Result {
         self.enter()?;
         loop {
             match self.kind {

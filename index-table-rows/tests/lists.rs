@@ -156,6 +156,8 @@ fn row() -> impl Strategy<Value = Row> {
 struct Table {
     catalog: Catalog,
     rows: Vec<(Row, Vec<u8>)>,
+    /// The number of rows that were recorded, which takes more time than to encode them.
+    recorded: usize,
 }
 
 impl Table {
@@ -163,6 +165,7 @@ impl Table {
         let mut bytes = Vec::new();
         if self.catalog.encode(&row, &mut bytes).is_err() {
             self.catalog.record(&row, &mut bytes).unwrap();
+            self.recorded += 1;
             let mut again = Vec::new();
             self.catalog.encode(&row, &mut again).unwrap();
             assert_eq!(again, bytes);
@@ -266,6 +269,8 @@ fn lists_stay_few() {
     table.check();
     let size = table.catalog.to_bytes().len();
     assert!(table.catalog.len() <= 30, "{} lists in {size} bytes", table.catalog.len());
+    assert!(size <= 30 * 256, "{} lists in {size} bytes", table.catalog.len());
+    assert!(table.recorded <= 100, "{} rows", table.recorded);
     let version = table.catalog.version();
     for (row, _) in table.rows.clone() {
         table.put(row);

@@ -307,6 +307,29 @@ fn rows_are_no_larger_than_postcard_and_a_version() {
     check(&Nested::default());
     check(&(7_u8, -7_i8, "text", [1.5_f32; 8], vec![1_u32, 2, 300], Some(5_u64)));
     check(&vec![uuid::Uuid::nil(); 3]);
+    check(&(1_u128, -1_i128, u128::MAX, i128::MIN));
+}
+
+/// The forms that `docs/internals/rows.md` lists, but for those of `tests/kinds`.
+#[test]
+fn some_forms_have_more_bytes() {
+    type Outcome<T> = Result<T, u64>;
+    #[derive(Serialize)]
+    struct Comment {
+        text: &'static str,
+        replies: Vec<Comment>,
+    }
+    fn more(value: &impl Serialize) -> usize {
+        let mut row = Vec::new();
+        Catalog::new().record(value, &mut row).unwrap();
+        row.len() - postcard::to_stdvec(value).unwrap().len() - 1
+    }
+    let reply = || Comment { text: "yes", replies: Vec::new() };
+    assert_eq!(more(&Comment { text: "why", replies: vec![reply(), reply(), reply()] }), 6);
+    let (number, text): (Outcome<u32>, Outcome<&str>) = (Ok(7), Ok("seven"));
+    assert_eq!(more(&(number, number)), 0);
+    assert_eq!(more(&(number, text)), 0, "small values have no further tag");
+    assert_eq!(more(&(Outcome::Ok(300), text)), 1);
 }
 
 #[test]

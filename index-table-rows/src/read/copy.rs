@@ -84,8 +84,8 @@ fn len_of_other(kind: &Kind, bytes: &[u8]) -> Option<usize> {
         Kind::U8 | Kind::I8 | Kind::Bool => 1,
         Kind::F32 => 4,
         Kind::F64 => 8,
-        Kind::U128 | Kind::I128 | Kind::Bytes16 => 16,
-        Kind::Unsigned | Kind::Signed => varint_end(bytes)?,
+        Kind::Bytes16 => 16,
+        Kind::Unsigned | Kind::Signed | Kind::U128 | Kind::I128 => varint_end(bytes)?,
         Kind::Text | Kind::Bytes => match bytes.first()? {
             len @ ..0x80 => 1 + usize::from(*len),
             _ => return None,

@@ -4,7 +4,7 @@ use serde::de::{self, Visitor};
 
 use super::{Reader, Value};
 use crate::{
-    bytes::{float_of_signed, float_of_unsigned, narrow, unzigzag, widen},
+    bytes::{float_of_signed, float_of_unsigned, narrow, unzigzag, wide_unzigzag, widen},
     error::{Error, Result, damaged, unrecorded},
     kind::{Form, Kind},
 };
@@ -33,8 +33,8 @@ impl<'de> Reader<'de, '_> {
             Kind::I8 => Scalar::Signed((self.byte()?.cast_signed()).into()),
             Kind::Unsigned => Scalar::Unsigned(self.varint()?),
             Kind::Signed => Scalar::Signed(unzigzag(self.varint()?)),
-            Kind::U128 => Scalar::U128(u128::from_le_bytes(self.array()?)),
-            Kind::I128 => Scalar::I128(i128::from_le_bytes(self.array()?)),
+            Kind::U128 => Scalar::U128(self.wide_varint()?),
+            Kind::I128 => Scalar::I128(wide_unzigzag(self.wide_varint()?)),
             Kind::F32 => Scalar::F32(f32::from_le_bytes(self.array()?)),
             Kind::F64 => Scalar::F64(f64::from_le_bytes(self.array()?)),
             Kind::Bool => match self.byte()? {

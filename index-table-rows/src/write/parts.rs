@@ -25,7 +25,7 @@ pub(super) struct Seq<'a, 'c, 'o> {
 }
 
 impl Seq<'_, '_, '_> {
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(&mut self) -> Result {
         self.writer.kind = match &mut self.elements {
             Elements::Same(kind) => kind,
@@ -116,6 +116,7 @@ impl ser::SerializeMap for Map<'_, '_, '_> {
         value.serialize(&mut *self.writer)
     }
 
+    #[inline]
     fn end(self) -> Result {
         self.writer.depth -= 1;
         if self.count != self.len {

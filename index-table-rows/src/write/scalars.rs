@@ -6,7 +6,7 @@ use serde::ser;
 
 use super::Writer;
 use crate::{
-    bytes::{replace_varint, varint, widen, zigzag},
+    bytes::{replace_varint, varint, wide_varint, wide_zigzag, widen, zigzag},
     error::{Error, Result, unrecorded},
     kind::Kind,
     tag,
@@ -17,12 +17,10 @@ impl Writer<'_, '_> {
     pub(super) fn unsigned(&mut self, value: u64) -> Result {
         self.settle()?;
         match (self.kind, i64::try_from(value)) {
-            (Kind::Unsigned, _) => varint(self.out, value),
+            (Kind::Unsigned | Kind::U128, _) => varint(self.out, value),
             (Kind::U8, Ok(0..0x100)) | (Kind::I8, Ok(0..0x80)) => self.out.push(value as u8),
             (Kind::Signed, Ok(value)) => varint(self.out, zigzag(value)),
-            (Kind::U128 | Kind::I128, _) => {
-                self.out.extend_from_slice(&u128::from(value).to_le_bytes());
-            }
+            (Kind::I128, _) => wide_varint(self.out, wide_zigzag(value.into())),
             (Kind::Any, _) if value < tag::SHORT.into() => self.out.push(value as u8),
             (Kind::Any, _) => {
                 self.out.push(tag::UNSIGNED);
@@ -37,11 +35,10 @@ impl Writer<'_, '_> {
     pub(super) fn signed(&mut self, value: i64) -> Result {
         self.settle()?;
         match (self.kind, u64::try_from(value)) {
-            (Kind::Signed, _) => varint(self.out, zigzag(value)),
+            (Kind::Signed | Kind::I128, _) => varint(self.out, zigzag(value)),
             (Kind::I8, _) => {
                 self.out.push(i8::try_from(value).map_err(|_| unrecorded())?.cast_unsigned());
             }
-            (Kind::I128, _) => self.out.extend_from_slice(&i128::from(value).to_le_bytes()),
             (Kind::U8 | Kind::Unsigned | Kind::U128 | Kind::Any, Ok(value)) => {
                 return self.unsigned(value);
             }
@@ -58,14 +55,14 @@ impl Writer<'_, '_> {
     pub(super) fn unsigned128(&mut self, value: u128) -> Result {
         self.settle()?;
         match (self.kind, i128::try_from(value), u64::try_from(value)) {
-            (Kind::U128, ..) => self.out.extend_from_slice(&value.to_le_bytes()),
-            (Kind::I128, Ok(value), _) => self.out.extend_from_slice(&value.to_le_bytes()),
+            (Kind::U128, ..) => wide_varint(self.out, value),
+            (Kind::I128, Ok(value), _) => wide_varint(self.out, wide_zigzag(value)),
             (Kind::U8 | Kind::I8 | Kind::Unsigned | Kind::Signed, _, Ok(value)) => {
                 return self.unsigned(value);
             }
             (Kind::Any, ..) => {
                 self.out.push(tag::U128);
-                self.out.extend_from_slice(&value.to_le_bytes());
+                wide_varint(self.out, value);
             }
             _ => return Err(unrecorded()),
         }
@@ -76,14 +73,14 @@ impl Writer<'_, '_> {
     pub(super) fn signed128(&mut self, value: i128) -> Result {
         self.settle()?;
         match (self.kind, u128::try_from(value), i64::try_from(value)) {
-            (Kind::I128, ..) => self.out.extend_from_slice(&value.to_le_bytes()),
-            (Kind::U128, Ok(value), _) => self.out.extend_from_slice(&value.to_le_bytes()),
+            (Kind::I128, ..) => wide_varint(self.out, wide_zigzag(value)),
+            (Kind::U128, Ok(value), _) => wide_varint(self.out, value),
             (Kind::U8 | Kind::I8 | Kind::Unsigned | Kind::Signed, _, Ok(value)) => {
                 return self.signed(value);
             }
             (Kind::Any, ..) => {
                 self.out.push(tag::I128);
-                self.out.extend_from_slice(&value.to_le_bytes());
+                wide_varint(self.out, wide_zigzag(value));
             }
             _ => return Err(unrecorded()),
         }

@@ -151,18 +151,11 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
 
     #[inline]
     fn serialize_none(self) -> Result {
-        loop {
-            match self.kind {
-                Kind::Option(_) => self.out.push(0),
-                Kind::Any => self.out.push(tag::NONE),
-                Kind::Union(union) => {
-                    self.choose_other(*union)?;
-                    continue;
-                }
-                _ => return Err(unrecorded()),
-            }
+        if let Kind::Option(_) = self.kind {
+            self.out.push(0);
             return Ok(());
         }
+        self.other_none()
     }
 
     #[inline]
@@ -248,6 +241,13 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
                 count: 0,
             });
         }
+        if let Kind::Tuple(list) = *self.kind
+            && let Some(list) = self.catalog.lists.get(list as usize)
+            && list.fields.len() == len
+        {
+            let elements = Elements::Each(list.fields.iter());
+            return Ok(Seq { writer: self, elements, start: None, len, count: 0 });
+        }
         let (elements, is_counted) = self.sequence(len, true)?;
         let start = is_counted.then(|| self.out.len() - varint_len(len as u64));
         Ok(Seq { writer: self, elements, start, len, count: 0 })
@@ -284,16 +284,12 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
         self.serialize_tuple(len)
     }
 
+    #[inline]
     fn serialize_map(self, len: Option<usize>) -> Result<Map<'a, 'c, 'o>> {
         self.enter()?;
-        self.settle()?;
         let (key, value) = match self.kind {
             Kind::Map(kinds) => (&kinds.0, &kinds.1),
-            Kind::Any => {
-                self.out.push(tag::MAP);
-                (self.kind, self.kind)
-            }
-            _ => return Err(unrecorded()),
+            _ => self.other_map()?,
         };
         let (start, len) = (self.out.len(), len.unwrap_or(0));
         varint(self.out, len as u64);
@@ -337,6 +333,20 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
 }
 
 impl<'c, 'o> Writer<'c, 'o> {
+    /// The kinds of keys and values at a place that does not expect a map only.
+    #[inline(never)]
+    fn other_map(&mut self) -> Result<(&'c Kind, &'c Kind)> {
+        self.settle()?;
+        match self.kind {
+            Kind::Map(kinds) => Ok((&kinds.0, &kinds.1)),
+            Kind::Any => {
+                self.out.push(tag::MAP);
+                Ok((self.kind, self.kind))
+            }
+            _ => Err(unrecorded()),
+        }
+    }
+
     /// A struct variant whose entry is not at its position in the type, or with a guide.
     #[inline(never)]
     fn other_struct_variant<'a>(
