@@ -253,7 +253,8 @@ fn check_records(
     Ok(())
 }
 
-/// Changes the catalog of one shard, if it has one of these tables.
+/// Changes the catalog of one shard, if it has one of these tables. The databases of indexes are not created: the opening of the
+/// table may rename an index.
 fn change_in(
     engine: &Engine,
     schema: &'static TableSchema,
@@ -263,8 +264,8 @@ fn change_in(
     if !engine.all_records()?.iter().any(|(name, _)| tables.contains(&name.as_str())) {
         return Ok(());
     }
-    let attempt =
-        || engine.open_or_rename(schema, Parts::default(), false, change, &mut |_| Ok(()));
+    let facts = readable::facts(schema, schema.name);
+    let attempt = || engine.open_or_rename(facts, Parts::default(), false, change, &mut |_| Ok(()));
     transaction::run(attempt, |retry| engine.prepare(retry)).map(drop)
 }
 

@@ -80,6 +80,18 @@ fn a_renamed_index_keeps_the_name_of_its_database() -> TestResult {
     Ok(())
 }
 
+/// Also if the table is renamed before, in a transaction of its own.
+#[test]
+fn no_database_is_created_for_a_renamed_index() -> TestResult {
+    let place = Place::of(Kind::Several);
+    first::fill(&place.open()?, Watched::new())?;
+    let names = || contents(&place.path().join("a"), "").map(|(_, names)| names);
+    let before = names()?;
+    drop(moved::People::open(&place.open()?)?);
+    assert_eq!(names()?, before);
+    Ok(())
+}
+
 /// After a rename and back, the file has no further records.
 #[test]
 fn a_rename_back_leaves_no_record() -> TestResult {
@@ -297,6 +309,72 @@ fn a_process_with_the_former_name_of_an_index_stops_writing() -> TestResult {
     assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
     assert!(people.get(&store.read()?, 3, 6)?.is_some());
     drop((people, regions));
+    second::put(&store, watched, 7)?;
+    second::check(&store, watched, 7)
+}
+
+/// Runs `work` on the row of a person in the closed store, without this crate.
+fn on_row(
+    path: &Path,
+    work: impl FnOnce(&[u8]) -> Vec<u8>,
+) -> std::result::Result<(), heed::Error> {
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: nothing else has the files of this test open.
+    let env = unsafe { EnvOpenOptions::new().max_dbs(2).map_size(1 << 28).open(path)? };
+    let txn = env.write_txn()?;
+    env.create_databases_and_commit(txn, |opener, txn| {
+        let rows: Database<'_, Bytes, Bytes> = opener.create_database(txn, Some("people"))?;
+        let key = [3_u32.to_be_bytes(), 4_u32.to_be_bytes()].concat();
+        let changed = work(rows.get(txn, &key)?.unwrap_or_default());
+        rows.put(txn, &key, &changed)?;
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    })?;
+    Ok(())
+}
+
+#[test]
+fn a_dead_letter_is_about_the_renamed_index() -> TestResult {
+    let place = Place::of(Kind::OneFile);
+    let watched = Watched::new();
+    first::fill(&place.open()?, watched)?;
+    let mut whole = Vec::new();
+    on_row(&place.path(), |row| {
+        whole = row.to_vec();
+        vec![1, 2, 0xff]
+    })?;
+    {
+        let store = place.open()?;
+        let people = first::People::open(&store)?;
+        assert_eq!(people.drain(&store, u64::MAX)?.dead_letters, 1);
+    }
+    on_row(&place.path(), |_| whole.clone())?;
+    let store = place.open()?;
+    second::check(&store, watched, 6)?;
+    let people = second::People::open(&store)?;
+    let dead_letters = people.dead_letters(&store.read()?)?;
+    assert_eq!(dead_letters[0].indexes, ["tardy"]);
+    assert_eq!(people.retry_dead_letters(&store)?.applied, 1);
+    let txn = store.read()?;
+    assert_eq!(people.find_by_tardy_city(&txn, "Rome").stale().count()?, 6);
+    assert!(people.verify(&txn).run()?.is_clean());
+    Ok(())
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn a_client_with_the_former_name_of_an_index_stops() -> TestResult {
+    let Some(schema) = crate::postgres::Schema::new() else { return Ok(()) };
+    let watched = Watched::new();
+    let (store, other) = (schema.open()?, schema.open()?);
+    first::fill(&store, watched)?;
+    let people = first::People::open(&store)?;
+    second::check(&other, watched, 6)?;
+    let refused = store.transaction(|txn| people.delete(txn, 3, 6));
+    assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
+    let refused = people.find_by_by_town(&store.read()?, "Rome").count();
+    assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
+    assert!(people.get(&store.read()?, 3, 6)?.is_some());
+    drop(people);
     second::put(&store, watched, 7)?;
     second::check(&store, watched, 7)
 }

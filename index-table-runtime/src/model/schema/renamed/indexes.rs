@@ -136,3 +136,156 @@ impl IndexRecord {
             && *layout == other.layout
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{
+        error::Result,
+        schema::{IndexSchema, KeyField, Strategy},
+    };
+
+    const fn index(name: &'static str, key: &'static [KeyField]) -> IndexSchema {
+        IndexSchema {
+            name,
+            key,
+            strategy: Strategy::Normalized,
+            unique: false,
+            eventual: false,
+            conditions: &[],
+            findings: &[],
+        }
+    }
+
+    const TOWN: &[KeyField] = &[KeyField::new::<String>("town")];
+    const CODE: &[KeyField] = &[KeyField::new::<u32>("code")];
+
+    fn record(indexes: &'static [IndexSchema], layout: &'static str) -> TableRecord {
+        let schema = TableSchema { indexes, ..TableSchema::of_records("people", &[]) };
+        TableRecord::of(&schema, |_| layout)
+    }
+
+    fn renamed(before: &[IndexSchema], after: &[IndexSchema]) -> Vec<(String, String)> {
+        let kept = |indexes: &[IndexSchema]| {
+            let indexes = indexes
+                .iter()
+                .map(|it| IndexSchema { strategy: it.strategy, ..index(it.name, it.key) });
+            record(Box::leak(indexes.collect()), "blocks")
+        };
+        let (before, after) = (kept(before), kept(after));
+        let pairs = before.renamed_indexes(&after).into_iter();
+        pairs.map(|(from, to)| (from.name.clone(), to.to_owned())).collect()
+    }
+
+    fn pair(from: &str, to: &str) -> (String, String) {
+        (from.to_owned(), to.to_owned())
+    }
+
+    #[test]
+    fn an_index_is_renamed_only_if_no_other_has_its_definition() {
+        let [one, two, three] = ["one", "two", "three"].map(|name| index(name, TOWN));
+        let (code, codes) = (index("code", CODE), index("codes", CODE));
+        assert_eq!(renamed(&[one], &[two]), [pair("one", "two")]);
+        let [one, two] = ["one", "two"].map(|name| index(name, TOWN));
+        assert_eq!(
+            renamed(&[one, code], &[two, codes]),
+            [pair("one", "two"), pair("code", "codes")]
+        );
+        // Two recorded indexes fit, or two declared ones.
+        let [one, two] = ["one", "two"].map(|name| index(name, TOWN));
+        assert_eq!(renamed(&[one, two], &[three]), []);
+        let [one, two, three] = ["one", "two", "three"].map(|name| index(name, TOWN));
+        assert_eq!(renamed(&[one], &[two, three]), []);
+        // An index that keeps its name does not count.
+        let [one, two] = ["one", "two"].map(|name| index(name, TOWN));
+        let [stays, three] = ["one", "three"].map(|name| index(name, TOWN));
+        assert_eq!(renamed(&[one, two], &[stays, three]), [pair("two", "three")]);
+    }
+
+    #[test]
+    fn each_part_of_a_definition_counts() {
+        let file = record(const { &[index("town", TOWN)] }, "blocks");
+        let other = |change: &dyn Fn(&mut IndexRecord)| {
+            let mut declared = record(const { &[index("city", TOWN)] }, "blocks");
+            declared.indexes.iter_mut().for_each(change);
+            file.renamed_indexes(&declared).len()
+        };
+        assert_eq!(other(&|_| {}), 1);
+        assert_eq!(other(&|it| it.key[0].name = "city".to_owned()), 0);
+        assert_eq!(other(&|it| it.key[0].shape = "bytes".to_owned()), 0);
+        assert_eq!(other(&|it| it.key[0].form = "hash".to_owned()), 0);
+        assert_eq!(other(&|it| it.strategy = crate::model::schema::StrategyRecord::Full), 0);
+        for option in ["unique", "sparse", "eventual", "global"] {
+            assert_eq!(other(&|it| it.options = vec![option.to_owned()]), 0, "{option}");
+        }
+        assert_eq!(other(&|it| it.layout = "entries".to_owned()), 0);
+    }
+
+    /// Another name is the way to build such an index again.
+    #[test]
+    fn an_index_on_a_method_is_never_renamed() {
+        let methods = |name: &str, change: &dyn Fn(&mut IndexRecord)| {
+            let mut record = record(const { &[index("town", TOWN)] }, "blocks");
+            for index in &mut record.indexes {
+                name.clone_into(&mut index.name);
+                change(index);
+            }
+            record
+        };
+        for form in ["computed", "each-computed", "hash-computed"] {
+            let change = |it: &mut IndexRecord| it.key[0].form = form.to_owned();
+            let (file, declared) = (methods("town", &change), methods("city", &change));
+            assert!(file.renamed_indexes(&declared).is_empty(), "{form}");
+        }
+        let change = |it: &mut IndexRecord| it.options = vec!["filter=is_open".to_owned()];
+        assert!(methods("town", &change).renamed_indexes(&methods("city", &change)).is_empty());
+    }
+
+    #[test]
+    fn all_records_with_the_name_of_an_index_get_its_new_name() -> Result<()> {
+        static PEOPLE: [IndexSchema; 1] = [index("town", TOWN)];
+        static CITIES: [IndexSchema; 1] = [index("city", TOWN)];
+        let by = Referrer {
+            table: "people",
+            reference: "town",
+            index: "town",
+            optional: false,
+            cascade: None,
+        };
+        let named = |name: &str, record: &[u8]| (name.to_owned(), record.to_vec());
+        let towns = record(&[], "").encode("towns")?;
+        let before = [
+            named("people", &record(&PEOPLE, "blocks").encode("people")?),
+            named("people.town", &[3]),
+            named("people.towns", &[4]),
+            named("towns", &towns),
+            named("towns.@people.town", &by.encode()?),
+        ];
+        let rename = |before: &[(String, Vec<u8>)], is_shard| {
+            let mut renaming = Renaming::of(before);
+            let declared = record(&CITIES, "blocks");
+            renaming.rename_indexes("people", &declared, is_shard, &|_, _| true)?;
+            let records = renaming.records().map(|(name, record)| named(name, record));
+            Ok::<_, crate::Error>((
+                records.collect::<Vec<_>>(),
+                renaming.databases,
+                renaming.indexes,
+            ))
+        };
+        let (records, databases, indexes) = rename(&before, false)?;
+        let names: Vec<_> = records.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["people", "people.city", "people.towns", "towns", "towns.@people.town"]);
+        assert_eq!(databases, [pair("people.town", "people.city")]);
+        assert_eq!(indexes, [pair("town", "city")]);
+        let changes = |at: usize| TableRecord::read(&records[at].1).map(|record| record.changes);
+        assert_eq!((changes(0), changes(3)), (Ok(1), Ok(1)));
+        assert_eq!(records[4].1, Referrer { index: "city", ..by }.encode()?);
+        // In a shard, the referenced table does not count the change.
+        assert_eq!(rename(&before, true)?.0[3], named("towns", &towns));
+        // The new name belongs to a retired index.
+        let mut taken = before.to_vec();
+        taken.push(named("people.city", &[2]));
+        assert!(rename(&taken, false)?.2.is_empty());
+        Ok(())
+    }
+}
