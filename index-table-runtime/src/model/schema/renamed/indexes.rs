@@ -252,20 +252,20 @@ mod tests {
             optional: false,
             cascade: None,
         };
-        let named = |name: &str, record: &[u8]| (name.to_owned(), record.to_vec());
+        let put = |name: &str, record: &[u8]| (name.to_owned(), record.to_vec());
         let towns = record(&[], "").encode("towns")?;
         let before = [
-            named("people", &record(&PEOPLE, "blocks").encode("people")?),
-            named("people.town", &[3]),
-            named("people.towns", &[4]),
-            named("towns", &towns),
-            named("towns.@people.town", &by.encode()?),
+            put("people", &record(&PEOPLE, "blocks").encode("people")?),
+            put("people.town", &[3]),
+            put("people.towns", &[4]),
+            put("towns", &towns),
+            put("towns.@people.town", &by.encode()?),
         ];
         let rename = |before: &[(String, Vec<u8>)], is_shard| {
             let mut renaming = Renaming::of(before);
             let declared = record(&CITIES, "blocks");
             renaming.rename_indexes("people", &declared, is_shard, &|_, _| true)?;
-            let records = renaming.records().map(|(name, record)| named(name, record));
+            let records = renaming.records().map(|(name, record)| put(name, record));
             Ok::<_, crate::Error>((
                 records.collect::<Vec<_>>(),
                 renaming.databases,
@@ -281,10 +281,10 @@ mod tests {
         assert_eq!((changes(0), changes(3)), (Ok(1), Ok(1)));
         assert_eq!(records[4].1, Referrer { index: "city", ..by }.encode()?);
         // In a shard, the referenced table does not count the change.
-        assert_eq!(rename(&before, true)?.0[3], named("towns", &towns));
+        assert_eq!(rename(&before, true)?.0[3], put("towns", &towns));
         // The new name belongs to a retired index.
         let mut taken = before.to_vec();
-        taken.push(named("people.city", &[2]));
+        taken.push(put("people.city", &[2]));
         assert!(rename(&taken, false)?.2.is_empty());
         Ok(())
     }
