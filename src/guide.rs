@@ -174,6 +174,7 @@ pub mod strategies {}
 pub mod what_not_to_index {}
 
 /// [aggregates]: aggregates
+/// [opening, and changed declarations]: transactions#opening-and-changed-declarations
 ///
 /// Indexes that are new, declared in another way, or removed, and how they are built.
 #[doc = include_str!("guide/changing_indexes.md")]

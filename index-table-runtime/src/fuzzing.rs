@@ -114,6 +114,7 @@ pub fn records<R: Entity>(bytes: &[u8]) {
         let again = record.encode(table).and_then(|bytes| TableRecord::decode(table, &bytes));
         assert_eq!(again.ok().as_ref(), Some(&record));
         drop(record.compare(&declared, schema));
+        drop(record.renamed_indexes(&declared));
         drop(declared.compare(&record, schema));
     }
 }

@@ -39,7 +39,7 @@ fn fill_first(store: &Store) -> Result<()> {
     })
 }
 
-fn wait_until(mut is_done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(mut is_done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_done() {
         assert!(begun.elapsed() < Duration::from_mins(1), "it takes too long");

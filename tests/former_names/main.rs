@@ -1,10 +1,11 @@
-//! Tables with a new name: `#[table(was = "…")]`.
+//! Tables with a new name: `#[table(was = "…")]`. Indexes with a new name.
 
 #[path = "../support/data_files.rs"]
 mod data_files;
 #[path = "../support/directories.rs"]
 mod directories;
 mod files;
+mod indexes;
 mod kept;
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]

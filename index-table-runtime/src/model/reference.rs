@@ -9,7 +9,7 @@ use crate::model::{
     error::{Error, Result},
     key::kept_text,
     row_vtable::RowVtable,
-    schema::{DATABASES, KeyField, TableSchema},
+    schema::{KeyField, TableSchema, names_databases},
     shard::Distribution,
 };
 
@@ -198,7 +198,8 @@ impl Referrer {
     /// [`Error::SchemaMismatch`] if a later release wrote the record.
     pub(crate) fn decode(to: &'static str, part: &str, record: &[u8]) -> Result<Option<Self>> {
         // Without a dot, it is a reference of this table that an older release has retired as an index.
-        let name = part.strip_prefix(MARK).filter(|name| name.contains('.') && part != DATABASES);
+        let name = part.strip_prefix(MARK);
+        let name = name.filter(|name| name.contains('.') && !names_databases(part));
         let Some(name) = name else { return Ok(None) };
         match (name.split_once('.'), read(record)) {
             (Some((table, reference)), Some((Record { index, optional, .. }, cascade))) => {

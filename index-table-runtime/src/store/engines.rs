@@ -1,6 +1,7 @@
 //! The engines of a store: one, or one for each shard.
 
 use std::{
+    collections::BTreeSet,
     ops::Deref,
     path::PathBuf,
     sync::{Arc, OnceLock},
@@ -269,13 +270,15 @@ impl Engines {
         /// Calls `choose` with the records of the catalog, removes the indexes whose names it returns, with their
         /// records, and returns these names.
         ///
-        /// No open table may have one of the indexes, and no such table may be opened until this returns.
+        /// Open tables have the databases `in_use`, by their names in the data file. Such a database stays, with its records. No table
+        /// may be opened until this returns.
         ///
         /// # Errors
         ///
         /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engines::prepare).
         pub(crate) fn drop_indexes(
             &self,
+            in_use: &BTreeSet<String>,
             choose: &mut dyn FnMut(&Records) -> Vec<String>,
         ) -> Result<Vec<String>, (Error, Option<Retry>)>;
     }

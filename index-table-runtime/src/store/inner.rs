@@ -1,7 +1,7 @@
 //! The state that the handles to a store share: the engine, the tables in use, and the turn to write.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
@@ -355,7 +355,11 @@ impl Inner {
                 indexes.any(|own| own == index) || parts.any(|own| own == index)
             })
         };
-        let attempt = || self.engines.drop_indexes(&mut |records| choose(records, &is_in_use));
+        let tables = self.tables_in_use();
+        let in_use = tables.iter().filter_map(|used| used.tables.one()).flat_map(|it| it.names());
+        let in_use: BTreeSet<String> = in_use.collect();
+        let choose = &mut |records: &Records| choose(records, &is_in_use);
+        let attempt = || self.engines.drop_indexes(&in_use, choose);
         let mut conflicts = Conflicts::default();
         transaction::run(attempt, |retry| {
             transaction::prepare(&self.engines, retry, &mut conflicts)

@@ -1,6 +1,6 @@
 //! Opening a table: the file is compared with the declaration, and changed to match it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
 use crate::model::KeyRange;
 use crate::{
@@ -11,13 +11,14 @@ use crate::{
         index_state::IndexState,
         row_vtable::{RowVtable, TableRows},
         schema::{
-            Comparison, Renaming, Source, StateRecord, TableRecord, TableSchema, VersionRecord,
-            is_index,
+            Comparison, IndexSchema, Renaming, Source, StateRecord, TableRecord, TableSchema,
+            VersionRecord, is_index,
         },
+        shard::map_of,
         stream::STREAM,
     },
     placement::{Reader, Tables, Writer},
-    store::{Client, Declared, OpenTable, Store, transaction},
+    store::{Client, Declared, OpenTable, Shards, Store, transaction},
     upkeep::{
         build::{self, Build, BuiltIndex},
         changes::forget_list,
@@ -51,14 +52,24 @@ fn open_whole(store: &Store, rows: &TableRows, online: bool) -> Result<Arc<OpenT
 }
 
 /// The part of a table in a shard. A plain store has whole tables.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ShardPart {
+#[derive(Clone, Copy, Default)]
+pub(super) struct ShardPart<'s> {
     /// Whether the table is opened in a further shard, which has no keys of it. Its part of each global index is empty, and
     /// complete.
     pub(super) is_added: bool,
     pub(super) origin: Origin,
     /// Whether the rows are parts of rows that can be in other shards.
     pub(super) has_main_rows_elsewhere: bool,
+    /// The shards, if global indexes can be renamed.
+    pub(super) shards: Option<&'s Shards>,
+}
+
+impl ShardPart<'_> {
+    /// Whether the entries of a global index stay in their shards when it is renamed.
+    pub(super) fn has_equal_maps(&self, table: &str, from: &str, to: &str) -> bool {
+        self.shards
+            .is_some_and(|shards| shards.has_equal_maps(&map_of(table, from), &map_of(table, to)))
+    }
 }
 
 /// The origin of the part of a table in a shard.
@@ -75,7 +86,7 @@ pub(super) enum Origin {
 
 /// Returns the positions of the global indexes of a part. They are only emptied here, and not built, because their entries
 /// refer to rows in all shards.
-fn global(rows: &TableRows, part: Option<ShardPart>) -> &'static [usize] {
+pub(super) fn global(rows: &TableRows, part: Option<ShardPart<'_>>) -> &'static [usize] {
     part.map_or(&[], |_| rows.distribution.global())
 }
 
@@ -83,7 +94,7 @@ fn global(rows: &TableRows, part: Option<ShardPart>) -> &'static [usize] {
 pub(super) fn open_with(
     store: &Store,
     rows: &TableRows,
-    part: Option<ShardPart>,
+    part: Option<ShardPart<'_>>,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
     store.note_data_file();
@@ -129,7 +140,7 @@ pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc
 fn declare(
     store: &Store,
     rows: &TableRows,
-    part: Option<ShardPart>,
+    part: Option<ShardPart<'_>>,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
     let table = store.inner.open_once(rows, |_| {
@@ -155,23 +166,25 @@ fn declare(
 pub(super) fn record(
     store: &Store,
     rows: &TableRows,
-    part: Option<ShardPart>,
+    part: Option<ShardPart<'_>>,
     (online, delayed): (bool, &[usize]),
 ) -> Result<(Tables, Declared)> {
     let engine = store.inner.engine()?;
     // Builds write rows of older lists again.
     let _lineage = rows.lists.begin();
-    let (mut declared, mut renamed) = (Declared::default(), Renamed::default());
+    let (mut declared, renamed) = (Declared::default(), RefCell::new(Renamed::default()));
     let mut attempts = 0;
     let attempt = || {
         attempts += 1;
         let excludes_writers = attempts > build::ATTEMPTS;
         let rename = &mut |renaming: &mut Renaming<'_>| {
-            renamed = renaming::rename(store, rows, part.is_some(), renaming)?;
+            *renamed.borrow_mut() = renaming::rename(store, rows, (part, delayed), renaming)?;
             Ok(())
         };
         let prepare = &mut |writer: engine::Writer<'_, '_>| {
-            declared = prepare(rows, &mut Writer::One(writer), part, (online, delayed))?;
+            let mut writer = Writer::One(writer);
+            queue::rename(rows.schema, &mut writer, &renamed.borrow().indexes)?;
+            declared = prepare(rows, &mut writer, part, (online, delayed))?;
             Ok(())
         };
         engine.open_or_rename(rows.schema, rows.parts(), excludes_writers, rename, prepare)
@@ -180,6 +193,7 @@ pub(super) fn record(
     let tables = transaction::run(attempt, |retry| {
         transaction::prepare(&store.inner.engines, retry, &mut conflicts)
     })?;
+    let renamed = renamed.into_inner();
     renamed.warn(rows.schema.name);
     declared.renewed.splice(..0, renamed.renewed);
     Ok((tables.into(), declared))
@@ -205,7 +219,7 @@ fn empty_added(schema: &TableSchema, writer: &mut Writer<'_, '_>, global: &[usiz
 fn prepare_global(
     rows: &TableRows,
     writer: &mut Writer<'_, '_>,
-    part: Option<ShardPart>,
+    part: Option<ShardPart<'_>>,
     [new, unfinished]: [&mut Vec<usize>; 2],
 ) -> Result<Vec<usize>> {
     let (global, mut unreadable) = (global(rows, part), Vec::new());
@@ -241,6 +255,17 @@ fn prepare_stream(
     Ok(())
 }
 
+/// Returns the record of a table as it is declared. The indexes at the positions `global` are those of a shard.
+pub(super) fn declaration(
+    rows: &TableRows,
+    global: &[usize],
+    layout: impl Fn(&IndexSchema) -> &'static str,
+) -> TableRecord {
+    let record = TableRecord::of(rows.schema, layout).with_global(global);
+    let record = record.with_aggregates(rows.schema, rows.aggregates);
+    record.with_references(rows.schema, rows.references).with_changes(rows.changes)
+}
+
 /// Compares a table's record in the file with its declaration. Returns the older versions that are declared otherwise, too.
 fn compare(
     rows: &TableRows,
@@ -259,18 +284,14 @@ fn compare(
 fn prepare(
     rows: &TableRows,
     writer: &mut Writer<'_, '_>,
-    part: Option<ShardPart>,
+    part: Option<ShardPart<'_>>,
     (online, delayed): (bool, &[usize]),
 ) -> Result<Declared> {
     let ShardPart { origin, has_main_rows_elsewhere, .. } = part.unwrap_or_default();
     let (schema, table) = (rows.schema, rows.schema.name);
     lists::open(rows, writer, part.is_some())?;
     lists::note_release(rows, writer)?;
-    let declared = TableRecord::of(schema, |index| writer.layout(index));
-    let declared =
-        declared.with_global(global(rows, part)).with_aggregates(schema, rows.aggregates);
-    let declared = declared.with_references(schema, rows.references);
-    let mut declared = declared.with_changes(rows.changes);
+    let mut declared = declaration(rows, global(rows, part), |index| writer.layout(index));
     let mut recorded = None;
     let (new, mut unfinished) =
         if let Some(stored) = writer.reader().record("")?.map(<[u8]>::to_vec) {
@@ -370,7 +391,7 @@ fn prepare(
         }
     }
     let declaration = (!announced.is_empty()).then(|| declared.encode(table)).transpose()?;
-    let record = declared.without(&announced).encode(table)?;
+    let record = declared.omitting(&announced).encode(table)?;
     if writer.reader().record("")? != Some(record.as_slice()) {
         writer.put_record("", &record)?;
     }

@@ -10,7 +10,11 @@ use crate::{
         schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index, version_of},
     },
     store::{Declared, OpenTable, Store},
-    upkeep::{lists, opening::Origin, readable, recorded},
+    upkeep::{
+        lists,
+        opening::{self, Origin},
+        readable, recorded,
+    },
 };
 
 const DECLARE: &str = "open the store once without `read_only(true)`, which changes the file, or declare \
@@ -42,13 +46,11 @@ pub(super) fn find(
     let table = store.inner.open_once(rows, |_| {
         let engine = store.inner.engine()?;
         let schema = rows.schema;
-        let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
-        let declared = declared.with_aggregates(schema, rows.aggregates);
-        let declared = declared.with_references(schema, rows.references).with_changes(rows.changes);
         let records = engine.all_records()?;
         // Until a writer opens the table of a store that has grown, its record has no global indexes.
         let is_grown = origin != Origin::OneFile || has_global(schema, &records, global)?;
-        let declared = declared.with_global(if is_grown { global } else { &[] });
+        let global = if is_grown { global } else { &[] };
+        let declared = opening::declaration(rows, global, |index| engine.layout(schema, index));
         lists::find(engine, rows, &records, is_shard)?;
         let declared = fit(rows, &records, declared)?;
         let Some(tables) = engine.find_table(schema, rows.parts())? else {

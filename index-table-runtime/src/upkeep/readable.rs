@@ -44,12 +44,12 @@ static FACTS: OfProcess<Mutex<BTreeMap<(usize, &str), &'static TableSchema>>> =
     OfProcess::new(Mutex::default);
 
 /// Returns the schema of a table without its indexes, by its name or a former one.
-fn facts(schema: &'static TableSchema, name: &'static str) -> &'static TableSchema {
+pub(super) fn facts(schema: &'static TableSchema, name: &'static str) -> &'static TableSchema {
     let mut known = FACTS.lock();
-    let TableSchema { version, fields, previous, changed, primary_key, .. } = *schema;
+    let TableSchema { was, version, fields, previous, changed, primary_key, .. } = *schema;
     known.entry((ptr::from_ref(schema).addr(), name)).or_insert_with(|| {
         let records = TableSchema::of_records(name, primary_key);
-        Box::leak(Box::new(TableSchema { version, fields, previous, changed, ..records }))
+        Box::leak(Box::new(TableSchema { was, version, fields, previous, changed, ..records }))
     })
 }
 

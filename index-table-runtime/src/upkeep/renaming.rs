@@ -1,4 +1,6 @@
-//! Renaming tables when they are opened by their new names: `#[table(was = "…")]`.
+//! Renaming tables when they are opened by their new names: `#[table(was = "…")]`. Renaming indexes whose definitions stay the same.
+
+use std::collections::BTreeSet;
 
 use crate::{
     engine::{Engine, Rename},
@@ -6,11 +8,14 @@ use crate::{
         error::{Error, Result},
         key::kept_text,
         reference::{MARK, ReferenceSchema},
-        row_vtable::{RowVtable, TableRows},
+        row_vtable::TableRows,
         schema::{Parts, Renaming, TableRecord, TableSchema, renamed_to, version_of},
     },
     store::{Renewed, Shards, Store, transaction},
-    upkeep::readable,
+    upkeep::{
+        opening::{self, ShardPart},
+        readable,
+    },
     usage::trace,
 };
 
@@ -21,6 +26,8 @@ pub(super) struct Renamed {
     pub(super) renewed: Vec<Renewed>,
     /// A table that this new table resembles, and that this process has not opened.
     similar: Option<String>,
+    /// The former and the new names of indexes and aggregates of the table.
+    pub(super) indexes: Vec<(String, String)>,
 }
 
 impl Renamed {
@@ -32,19 +39,19 @@ impl Renamed {
     }
 }
 
-/// Changes the records of the catalog before a table is opened: the table, and the tables to which it refers, get their new
-/// names.
+/// Changes the records of the catalog before a table is opened: the table, its indexes, and the tables to which it refers, get
+/// their new names. A global index is renamed if its shard map has been copied, and no index at the positions `delayed`.
 ///
 /// # Errors
 ///
 /// [`Error::SchemaMismatch`] if this process uses such a table by its former name, or if the table itself was renamed.
 pub(super) fn rename(
     store: &Store,
-    rows: &RowVtable,
-    is_shard: bool,
+    rows: &TableRows,
+    (part, delayed): (Option<ShardPart<'_>>, &[usize]),
     renaming: &mut Renaming<'_>,
 ) -> Result<Renamed> {
-    let schema = rows.schema;
+    let (schema, is_shard) = (rows.schema, part.is_some());
     let referred = rows.references.iter().map(|reference| reference.to);
     let records = renaming.before;
     for table in [schema].into_iter().chain(referred.filter(|to| to.name != schema.name)) {
@@ -62,6 +69,17 @@ pub(super) fn rename(
         }
         renaming.set(schema.name.to_owned(), None);
     }
+    let engine = store.inner.engine()?;
+    let declared =
+        opening::declaration(rows, opening::global(rows, part), |it| engine.layout(schema, it));
+    let part = part.unwrap_or_default();
+    renaming.rename_indexes(schema.name, &declared, is_shard, &|index, to| {
+        // A client of an earlier release maintains the index by its former name.
+        if schema.position_of(to).is_some_and(|at| delayed.contains(&at)) {
+            return false;
+        }
+        !index.is_global() || part.has_equal_maps(schema.name, &index.name, to)
+    })?;
     let renewed = renaming.renewed().into_iter().map(|(table, before, after)| Renewed {
         table: kept_text(table),
         before: before.to_vec(),
@@ -69,7 +87,7 @@ pub(super) fn rename(
     });
     let is_new = !is_shard && !renaming.has(schema.name);
     let similar = if is_new { similar(store, schema, renaming.before) } else { None };
-    Ok(Renamed { renewed: renewed.collect(), similar })
+    Ok(Renamed { renewed: renewed.collect(), similar, indexes: renaming.indexes.clone() })
 }
 
 /// Checks that this process does not use a table by its former name, or a table that refers to it by this name.
@@ -189,6 +207,25 @@ pub(super) fn rename_in_shards(store: &Store, shards: &Shards, rows: &TableRows)
     Ok(())
 }
 
+/// Returns the former name of a global index of a table in shards, if one of them has the index by this name only.
+pub(super) fn former_of_global(
+    shards: &Shards,
+    rows: &TableRows,
+    index: &str,
+) -> Result<Option<String>> {
+    let (schema, global) = (rows.schema, rows.distribution.global());
+    let declared = opening::declaration(rows, global, |it| shards.layout(schema, it));
+    let mut former = BTreeSet::new();
+    for engine in shards.engines() {
+        let records = engine.all_records()?;
+        let record = records.iter().find(|(name, _)| name == schema.name);
+        let Some(Ok(file)) = record.map(|(_, record)| TableRecord::read(record)) else { continue };
+        let renamed = file.renamed_indexes(&declared).into_iter();
+        former.extend(renamed.filter(|(_, to)| *to == index).map(|(from, _)| from.name.clone()));
+    }
+    Ok(if former.len() == 1 { former.pop_first() } else { None })
+}
+
 /// Removes the former names of a table from the own records of the shards, which a process that ended while it renamed the table
 /// has left.
 fn forget_former_maps(store: &Store, shards: &Shards, schema: &TableSchema) -> Result<()> {
@@ -220,7 +257,8 @@ fn check_records(
     Ok(())
 }
 
-/// Changes the catalog of one shard, if it has one of these tables.
+/// Changes the catalog of one shard, if it has one of these tables. The databases of indexes are not created: the opening of the
+/// table may rename an index.
 fn change_in(
     engine: &Engine,
     schema: &'static TableSchema,
@@ -230,8 +268,8 @@ fn change_in(
     if !engine.all_records()?.iter().any(|(name, _)| tables.contains(&name.as_str())) {
         return Ok(());
     }
-    let attempt =
-        || engine.open_or_rename(schema, Parts::default(), false, change, &mut |_| Ok(()));
+    let facts = readable::facts(schema, schema.name);
+    let attempt = || engine.open_or_rename(facts, Parts::default(), false, change, &mut |_| Ok(()));
     transaction::run(attempt, |retry| engine.prepare(retry)).map(drop)
 }
 

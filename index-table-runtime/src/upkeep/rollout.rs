@@ -51,8 +51,7 @@ pub(super) fn client(
         return Ok(None);
     }
     let schema = rows.schema;
-    let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
-    let declared = declared.with_aggregates(schema, rows.aggregates);
+    let declared = opening::declaration(rows, &[], |index| engine.layout(schema, index));
     Client::new(engine, schema.name, &declared).map(Some)
 }
 
@@ -79,7 +78,7 @@ pub(super) fn announce(
         writer.put_record(&index.name, &StateRecord::Announced(kept).encode(table)?)?;
         announced_index(table, &index.name);
     }
-    let mut record = declared.without(&announced);
+    let mut record = declared.omitting(&announced);
     record.changes = file.changes;
     if record == *file {
         declared.changes = file.changes;

@@ -118,7 +118,8 @@ pub(super) fn open_in_all(
     (main_table, online): (Option<&Arc<OpenTable>>, bool),
 ) -> Result<(Tables, Declared)> {
     shards.add_first_maps(rows.schema, rows.distribution)?;
-    shards.add_global_maps(rows.schema, rows.distribution.global())?;
+    let former = &|index: &str| renaming::former_of_global(shards, rows, index);
+    shards.add_global_maps(rows.schema, rows.distribution.global(), former)?;
     let routing = shards.routing(rows.schema, rows.distribution)?;
     let main = main_rows_elsewhere(shards, rows, &routing)?;
     let routing = if main.is_some() { routing.with_main_rows_elsewhere() } else { routing };
@@ -376,7 +377,8 @@ pub(super) fn open_in(
         (false, true) => Origin::OneFile,
         (false, false) => Origin::Store,
     };
-    let part = ShardPart { is_added: !is_own, origin, has_main_rows_elsewhere };
+    let part =
+        ShardPart { is_added: !is_own, origin, has_main_rows_elsewhere, shards: Some(shards) };
     // A shard that is being attached or restored does not belong to the store yet.
     if is_from_elsewhere && shards.shard(number).is_ok_and(|own| ptr::eq(own, &raw const **shard)) {
         shards.announce_replaced();

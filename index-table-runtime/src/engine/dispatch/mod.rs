@@ -6,6 +6,7 @@ mod transaction;
 mod writer;
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -323,13 +324,15 @@ impl Engine {
         /// Calls `choose` with the records of the catalog, removes the indexes whose names it returns, with their
         /// records, and returns these names.
         ///
-        /// No open table may have one of the indexes, and no such table may be opened until this returns.
+        /// Open tables have the databases `in_use`, by their names in the data file. Such a database stays, with its records. No table
+        /// may be opened until this returns.
         ///
         /// # Errors
         ///
         /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
         pub(crate) fn drop_indexes(
             &self,
+            in_use: &BTreeSet<String>,
             choose: &mut dyn FnMut(&Records) -> Vec<String>,
         ) -> Result<Vec<String>, (Error, Option<Retry>)>;
     }
@@ -433,6 +436,17 @@ impl Tables {
             Self::Memory(_) => false,
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => false,
+        }
+    }
+
+    /// Returns the names of the databases of the table in the file. Other engines keep no handles to databases.
+    pub(crate) fn names(&self) -> Vec<String> {
+        match self {
+            Self::Lmdb(tables) => tables.names(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Vec::new(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Vec::new(),
         }
     }
 

@@ -15,7 +15,7 @@ use super::{
     gate::Kind,
     journal::changes::Operation,
     names::{CATALOG, Database, Env, LIST_COPIES, SEQUENCES, SHARD, SHARDS, databases_of},
-    renamed::stored,
+    renamed::{record_of_index, stored},
 };
 use crate::{
     engine::{Records, Retry},
@@ -177,9 +177,11 @@ impl Engine {
 
     /// Removes the indexes that `choose` returns, with their records. Returns their names.
     ///
-    /// No open table may have one of these indexes, and no table may be opened until the function returns.
+    /// The databases `in_use` are those of the open tables, and stay with their records. No table may be opened until the function
+    /// returns.
     pub(crate) fn drop_indexes(
         &self,
+        in_use: &BTreeSet<String>,
         choose: &mut dyn FnMut(&Records) -> Vec<String>,
     ) -> Result<Vec<String>, (Error, Option<Retry>)> {
         let (txn, turn) = self.begin_write().map_err(|error| (error, None))?;
@@ -190,20 +192,30 @@ impl Engine {
         let outcome = env.create_databases_and_commit(txn, |opener, txn| {
             let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
             let Some(catalog) = catalog else { return Ok(CommitOrAbort::Abort(())) };
-            dropped = choose(&self.records(&catalog, txn)?);
             let recorder = &mut turn.writing.scratch.recorder;
-            for index in &dropped {
+            for index in choose(&self.records(&catalog, txn)?) {
+                let name = &stored(&catalog, txn, &index)?.into_owned();
+                // Another process may have renamed an index of a table that is open in this process.
+                if in_use.contains(name) {
+                    continue;
+                }
                 catalog.delete(txn, index.as_bytes())?;
                 recorder.delete(CATALOG, index.as_bytes())?;
-                let name = &*stored(&catalog, txn, index)?;
-                removed.push(name.to_owned());
-                let index: Option<Database<'_>> = opener.open_database(txn, Some(name))?;
-                let Some(index) = index else { continue };
+                removed.push(name.clone());
+                if let Some((table, part)) = index.split_once('.') {
+                    let record = record_of_index(table, part);
+                    if catalog.delete(txn, record.as_bytes())? {
+                        recorder.delete(CATALOG, record.as_bytes())?;
+                    }
+                }
+                dropped.push(index);
+                let database: Option<Database<'_>> = opener.open_database(txn, Some(name))?;
+                let Some(database) = database else { continue };
                 #[expect(unsafe_code, reason = "other handles to the database become invalid")]
-                // SAFETY: only open tables have other handles to the database. No open table has the
-                // index, and the transaction has not written to it.
+                // SAFETY: only open tables have other handles to the database. No open table has it,
+                // and the transaction has not written to it.
                 unsafe {
-                    index.remove(txn)?;
+                    database.remove(txn)?;
                 }
                 recorder.add(name, Operation::Drop)?;
             }

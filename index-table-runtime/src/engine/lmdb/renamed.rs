@@ -1,9 +1,10 @@
-//! The databases of renamed tables.
+//! The databases of renamed tables and indexes.
 //!
 //! LMDB can't rename a database. So the databases of a renamed table keep their names, and the catalog has the name with which
-//! they begin. A new table whose own name is the beginning of another table's databases gets another beginning.
+//! they begin. A new table whose own name is the beginning of another table's databases gets another beginning. In the same way,
+//! the database of a renamed index keeps the end of its name, and a new index gets one that no other index of the table has.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use heed::{DatabaseOpener, RoTxn, RwTxn, WithoutTls};
 
@@ -17,13 +18,11 @@ use crate::{
     engine::{Records, Rename},
     model::{
         error::Result,
-        schema::{
-            DATABASES, Parts, QUEUE, Renaming, TableSchema, both_exist, needs_catalog, renamed_to,
-        },
+        schema::{DATABASES, Parts, QUEUE, Renaming, TableSchema, both_exist, needs_catalog},
     },
 };
 
-/// The first byte of the record with the beginning. No state of an index begins with it.
+/// The first byte of a record with a name. No state of an index begins with it.
 const TAG: u8 = 127;
 
 /// Returns the name of the record with the beginning of a table's databases.
@@ -31,13 +30,22 @@ fn record_of(table: &str) -> String {
     format!("{table}.{DATABASES}")
 }
 
-fn beginning(record: &[u8]) -> Option<&str> {
+/// Returns the name of the record with the end of the name of an index's database.
+pub(super) fn record_of_index(table: &str, index: &str) -> String {
+    format!("{table}.{DATABASES}.{index}")
+}
+
+fn encode(name: &str) -> Vec<u8> {
+    [&[TAG], name.as_bytes()].concat()
+}
+
+fn decode(record: &[u8]) -> Option<&str> {
     str::from_utf8(record.strip_prefix(&[TAG])?).ok()
 }
 
-/// Returns the name of a database in the file. `name` is its name if its table was never renamed.
+/// Returns the name of a database in the file. `name` is its name if its table and its index were never renamed.
 ///
-/// Cost: a look-up in the catalog.
+/// Cost: one or two look-ups in the catalog.
 pub(super) fn stored<'n>(
     catalog: &Database<'_>,
     txn: &RoTxn<'_>,
@@ -47,22 +55,27 @@ pub(super) fn stored<'n>(
         Some(table) => (QUEUE, table),
         None => ("", name),
     };
-    let (table, _) = rest.split_once('.').unwrap_or((rest, ""));
+    let (table, part) =
+        rest.split_once('.').map_or((rest, None), |(table, part)| (table, Some(part)));
     if table.is_empty() {
         return Ok(name.into());
     }
-    let record = catalog.get(txn, record_of(table).as_bytes())?;
-    let Some(beginning) = record.and_then(beginning) else { return Ok(name.into()) };
-    let part = rest.get(table.len()..).unwrap_or_default();
-    Ok(format!("{prefix}{beginning}{part}").into())
+    let find = |record: String| {
+        let found = catalog.get(txn, record.as_bytes())?;
+        Ok::<_, heed::Error>(found.and_then(decode))
+    };
+    let beginning = find(record_of(table))?.unwrap_or(table);
+    let Some(part) = part else { return Ok(format!("{prefix}{beginning}").into()) };
+    let end = find(record_of_index(table, part))?.unwrap_or(part);
+    Ok(format!("{prefix}{beginning}.{end}").into())
 }
 
 /// Gives a renamed table the beginning of its databases, and a new table a beginning that no other table has.
 fn name_databases(renaming: &mut Renaming<'_>, schema: &TableSchema) {
     for (from, to) in renaming.tables.clone() {
         let record = record_of(to);
-        let name = renaming.record(&record).and_then(beginning).unwrap_or(from).to_owned();
-        renaming.set(record, (name != to).then(|| [&[TAG], name.as_bytes()].concat()));
+        let name = renaming.record(&record).and_then(decode).unwrap_or(from).to_owned();
+        renaming.set(record, (name != to).then(|| encode(&name)));
     }
     let table = schema.name;
     if renaming.has(table) {
@@ -72,18 +85,44 @@ fn name_databases(renaming: &mut Renaming<'_>, schema: &TableSchema) {
     let is_taken = |name: &str| {
         let is_other = |record: &str| record.ends_with(&suffix) && record != own;
         let mut others = renaming.records().filter(|(record, _)| is_other(record));
-        others.any(|(_, record)| beginning(record) == Some(name))
+        others.any(|(_, record)| decode(record) == Some(name))
     };
     // No table has a name with this character.
     let others = (2_u32..).map(|number| format!("{table}~{number}"));
     let free = [table.to_owned()].into_iter().chain(others).find(|name| !is_taken(name));
     if let Some(name) = free.filter(|name| name != table) {
-        renaming.set(record_of(table), Some([&[TAG], name.as_bytes()].concat()));
+        renaming.set(record_of(table), Some(encode(&name)));
+    }
+}
+
+/// Gives the renamed indexes of a table their databases, and its new indexes databases that no other index has.
+fn name_index_databases(renaming: &mut Renaming<'_>, (schema, parts): (&TableSchema, Parts)) {
+    let table = schema.name;
+    for (from, to) in renaming.indexes.clone() {
+        let [before, after] = [&from, &to].map(|index| record_of_index(table, index));
+        let name = renaming.record(&before).and_then(decode).unwrap_or(&from).to_owned();
+        renaming.set(before, None);
+        renaming.set(after, (name != to).then(|| encode(&name)));
+    }
+    let own = record_of_index(table, "");
+    let names = renaming.records().filter(|(record, _)| record.starts_with(&own));
+    let mut taken: BTreeSet<String> =
+        names.filter_map(|(_, name)| decode(name)).map(str::to_owned).collect();
+    for index in schema.indexes.iter().map(|index| index.name).chain(parts.names()) {
+        let record = record_of_index(table, index);
+        if taken.contains(index) && renaming.record(&record).is_none() {
+            // No index has a name with this character.
+            let others = (2_u32..).map(|number| format!("{index}~{number}"));
+            if let Some(name) = others.into_iter().find(|name| !taken.contains(name)) {
+                renaming.set(record, Some(encode(&name)));
+                taken.insert(name);
+            }
+        }
     }
 }
 
 impl Engine {
-    /// Renames tables before a table is opened, in its write transaction.
+    /// Renames tables and indexes before a table is opened, in its write transaction.
     pub(super) fn rename<'e>(
         &self,
         (opener, txn): (&DatabaseOpener<'e, WithoutTls>, &mut RwTxn<'e>),
@@ -95,11 +134,8 @@ impl Engine {
         let catalog: Option<Database<'_>> =
             opener.open_database(txn, Some(CATALOG)).map_err(failed)?;
         let Some(catalog) = catalog else { return Ok(()) };
-        let has = |table: &str| {
-            let record = catalog.get(txn, table.as_bytes()).map_err(failed)?;
-            Ok(record.is_some_and(|record| renamed_to(record).is_none()))
-        };
-        if !needs_catalog(schema, parts, has)? {
+        let find = |table: &str| catalog.get(txn, table.as_bytes()).map_err(failed);
+        if !needs_catalog(schema, parts, find)? {
             return Ok(());
         }
         let records: Records = self.records(&catalog, txn)?;
@@ -115,6 +151,7 @@ impl Engine {
             }
         }
         name_databases(&mut renaming, schema);
+        name_index_databases(&mut renaming, (schema, parts));
         let catalog = Named::new(catalog, CATALOG);
         for (name, record) in renaming.changes() {
             let changed = match record {

@@ -111,6 +111,11 @@ impl<'d> Tables<'d> {
         own.chain(&self.aggregates).chain(&self.changes)
     }
 
+    /// Returns the names of these databases in the file.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.own().map(|own| own.name().to_owned()).collect()
+    }
+
     /// Returns the facts to which the references of the table refer.
     pub(super) fn referred(&self) -> impl Iterator<Item = &Named<'d>> {
         self.referred.iter()

@@ -8,7 +8,7 @@ mod read;
 pub(crate) use read::{Entries, LentEntries, Reader};
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -145,6 +145,7 @@ impl Engine {
     #[expect(clippy::unnecessary_wraps, reason = "as with other engines")]
     pub(crate) fn drop_indexes(
         &self,
+        _: &BTreeSet<String>,
         choose: &mut dyn FnMut(&Records) -> Vec<String>,
     ) -> Result<Vec<String>, (Error, Option<Retry>)> {
         let mut txn = self.begin();
@@ -198,7 +199,7 @@ fn change_names(
 ) -> Result<()> {
     let records = records(databases);
     let mut renaming = Renaming::of(&records);
-    if !needs_catalog(schema, parts, |table| Ok(renaming.has(table)))? {
+    if !needs_catalog(schema, parts, |table| Ok(renaming.record(table)))? {
         return Ok(());
     }
     rename(&mut renaming)?;

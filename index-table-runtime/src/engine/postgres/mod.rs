@@ -56,7 +56,7 @@ pub(crate) use tables::Tables;
 pub(crate) use txn::Txn;
 pub(crate) use write::{LAYOUT, Writer};
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio_postgres::{Config, config::Host};
 
@@ -319,6 +319,7 @@ impl Engine {
 
     pub(crate) fn drop_indexes(
         &self,
+        _: &BTreeSet<String>,
         choose: &mut dyn FnMut(&Records) -> Vec<String>,
     ) -> Result<Vec<String>, (Error, Option<Retry>)> {
         self.in_transaction(None, |txn| {

@@ -11,7 +11,7 @@ use crate::{
     engine::{Read as _, Records, Rename, Space},
     model::{
         error::Result,
-        schema::{Parts, Renaming, both_exist, needs_catalog, renamed_to},
+        schema::{Parts, Renaming, both_exist, needs_catalog},
     },
 };
 
@@ -31,18 +31,15 @@ pub(super) fn records(txn: &Txn<'_>, in_schema: &str) -> Result<Records> {
     Ok(records)
 }
 
-/// Renames tables before a table is opened, in its transaction. Transactions that use a renamed table are waited for.
+/// Renames tables and indexes before a table is opened, in its transaction. Transactions that use a renamed table are waited for.
 pub(super) fn rename(
     txn: &Txn<'_>,
     in_schema: &str,
     (tables, parts): (&Tables, Parts),
     rename: &mut Rename<'_>,
 ) -> Result<()> {
-    let has = |table| {
-        let record = txn.reader(tables).get(Space::CatalogOf(table), b"")?;
-        Ok(record.is_some_and(|record| renamed_to(record).is_none()))
-    };
-    if !needs_catalog(tables.schema, parts, has)? {
+    let find = |table| txn.reader(tables).get(Space::CatalogOf(table), b"");
+    if !needs_catalog(tables.schema, parts, find)? {
         return Ok(());
     }
     let records = records(txn, in_schema)?;

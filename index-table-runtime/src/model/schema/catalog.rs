@@ -41,6 +41,9 @@ pub(crate) const CHANGES: &str = "changes";
 /// The layout of a reference.
 pub(crate) const REFERENCE: &str = "reference";
 
+/// The prefix of the option of a reference, before the name of its index.
+pub(super) const VIA: &str = "index=";
+
 /// The forms of a field in a key.
 const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];
 
@@ -187,7 +190,7 @@ impl TableRecord {
         self.indexes.extend(references.iter().filter_map(|reference| {
             let index = reference.index.and_then(|index| schema.indexes.get(index));
             let to = format!("{TO}{}", reference.to.name);
-            let via = format!("index={}", index.map_or("", |index| index.name));
+            let via = format!("{VIA}{}", index.map_or("", |index| index.name));
             let on_delete = format!("on_delete={}", reference.on_delete());
             Some(IndexRecord {
                 name: format!("{MARK}{}", reference.name),
@@ -434,7 +437,7 @@ impl TableRecord {
 impl IndexRecord {
     /// Adds the option of a global index, unless the index has it.
     fn set_global(&mut self) {
-        if self.options.iter().any(|option| option == GLOBAL) {
+        if self.is_global() {
             return;
         }
         let is_eventual = self.options.last().is_some_and(|option| option == EVENTUAL);
@@ -464,7 +467,7 @@ impl IndexRecord {
 
     /// Whether the entries depend only on fields for which `is_such` is true, and not on a method. The rows
     /// in a full index do not matter, because each has its version.
-    fn is_made_of(&self, is_such: impl Fn(&str) -> bool) -> bool {
+    pub(super) fn is_made_of(&self, is_such: impl Fn(&str) -> bool) -> bool {
         let Self { name: _, key, strategy, options, layout: _ } = self;
         let is_sum = self.is_aggregate();
         let included: &[String] = match strategy {

@@ -23,7 +23,9 @@ pub(crate) use catalog::{
 pub(crate) use parts::Parts;
 pub(crate) use relied::Unmaintained;
 pub(crate) use renamed::{QUEUE, Renaming, both_exist, needs_catalog, renamed_to};
-pub(crate) use state::{ANALYSIS, Building, DATABASES, KeptDeclaration, StateRecord, is_index};
+pub(crate) use state::{
+    ANALYSIS, Building, DATABASES, KeptDeclaration, StateRecord, is_index, names_databases,
+};
 pub(crate) use versions::{VersionRecord, version_of};
 
 use std::{any::TypeId, ops::Range};

@@ -57,8 +57,7 @@ impl TableRecord {
 
     /// Returns the positions of the global indexes.
     pub(crate) fn global(&self) -> &'static [usize] {
-        let is_global = |index: &IndexRecord| index.options.iter().any(|option| option == GLOBAL);
-        let indexes = self.indexes.iter().enumerate().filter(|(_, index)| is_global(index));
+        let indexes = self.indexes.iter().enumerate().filter(|(_, index)| index.is_global());
         kept_list(indexes.map(|(position, _)| position).collect())
     }
 }

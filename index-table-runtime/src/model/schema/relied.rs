@@ -38,7 +38,7 @@ impl TableRecord {
     }
 
     /// Returns the record without the indexes and aggregates at these positions.
-    pub(crate) fn without(&self, positions: &[usize]) -> Self {
+    pub(crate) fn omitting(&self, positions: &[usize]) -> Self {
         let indexes = self.indexes.iter().enumerate();
         let kept = indexes.filter(|(position, _)| !positions.contains(position));
         Self {

@@ -3,6 +3,8 @@
 //! A table takes all of its records to its new name, and the records of other tables that name it are changed too. The former
 //! name keeps a record with the new name. So a program with the former name gets an error, and no new, empty table.
 
+mod indexes;
+
 use std::collections::BTreeMap;
 
 use super::{Parts, REFERENCE, TableRecord, TableSchema, is_index};
@@ -33,23 +35,25 @@ pub(crate) fn renamed_to(record: &[u8]) -> Option<&str> {
         .filter(|name| !name.is_empty() && name.as_bytes().iter().all(is_letter))
 }
 
-/// Whether opening a table can rename it or a table to which it refers, or creates it. Otherwise, the other records of the
-/// catalog are not needed. `has` returns whether the catalog has a table.
-pub(crate) fn needs_catalog(
+/// Whether opening a table can rename it, one of its indexes or a table to which it refers, or creates it. Otherwise, the other
+/// records of the catalog are not needed. `find` returns the record of a table.
+pub(crate) fn needs_catalog<'r>(
     schema: &TableSchema,
     parts: Parts,
-    mut has: impl FnMut(&'static str) -> Result<bool>,
+    mut find: impl FnMut(&'static str) -> Result<Option<&'r [u8]>>,
 ) -> Result<bool> {
     // Not the tables of the store itself.
     if schema.name.starts_with('.') {
         return Ok(false);
     }
-    if !has(schema.name)? {
+    let mut find = |table| find(table).map(|it| it.filter(|record| renamed_to(record).is_none()));
+    let Some(own) = find(schema.name)? else { return Ok(true) };
+    if TableRecord::read(own).is_ok_and(|own| own.lacks_index_of(schema, parts)) {
         return Ok(true);
     }
     let referred = parts.references.iter().flat_map(|reference| reference.to.was);
     for was in schema.was.iter().chain(referred) {
-        if has(was)? {
+        if find(was)?.is_some() {
             return Ok(true);
         }
     }
@@ -67,13 +71,15 @@ pub(crate) struct Renaming<'r> {
     pub(crate) databases: Vec<(String, String)>,
     /// Tables, and their former tables, which are not renamed and must have no rows.
     pub(crate) unused: Vec<(&'static str, &'static str)>,
+    /// The former and the new names of indexes and aggregates of the table that is opened.
+    pub(crate) indexes: Vec<(String, String)>,
 }
 
 impl<'r> Renaming<'r> {
     pub(crate) fn of(before: &'r [(String, Vec<u8>)]) -> Self {
         let records = before.iter().cloned().collect();
         let (tables, databases, unused) = (Vec::new(), Vec::new(), Vec::new());
-        Self { before, records, tables, databases, unused }
+        Self { before, records, tables, databases, unused, indexes: Vec::new() }
     }
 
     /// Returns the records that differ, by their names in the catalog; `None` for a record to be removed.

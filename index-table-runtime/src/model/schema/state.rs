@@ -62,6 +62,12 @@ pub(crate) const ANALYSIS: &str = "@analysis";
 /// decode, and does not open the table.
 pub(crate) const DATABASES: &str = "@.databases";
 
+/// Whether a record of a part of a table has names of databases. With a dot and the name of an index after [`DATABASES`], it has the
+/// name of the database of a renamed index.
+pub(crate) fn names_databases(part: &str) -> bool {
+    part.strip_prefix(DATABASES).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// Whether the record of a part of a table concerns an index. Names of indexes are identifiers, versions of rows are
 /// numbers, and references to the table begin with [`MARK`].
 pub(crate) fn is_index(part: &str) -> bool {

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Engine, Identity, OwnRanges, Tables, Writer};
+use super::{Engine, Identity, Map, OwnRanges, Tables, Writer};
 use crate::model::{
     error::{Error, Result},
     maintain::{self, Change, Image, Sink},
@@ -17,20 +17,40 @@ use crate::model::{
 
 impl Engine {
     /// Adds a hash map of all shards for each global index without a shard map. The map is recorded, so that it stays
-    /// the same when the store gets further shards.
+    /// the same when the store gets further shards. An index for which `former` returns a former name gets a copy of its former
+    /// map, which stays, like that of an index that is no longer declared: a process can end before all shards have the new name.
     pub(crate) fn add_global_maps(
         &self,
         schema: &'static TableSchema,
         global: &[usize],
+        former: &dyn Fn(&str) -> Result<Option<String>>,
     ) -> Result<()> {
         for index in global.iter().filter_map(|index| schema.indexes.get(*index)) {
             self.add_missing_map(&map_of(schema.name, index.name), || {
+                if let Some(was) = former(index.name)?
+                    && let Some(map) = self.map_at_rest(&map_of(schema.name, &was))
+                {
+                    return Ok(map);
+                }
                 let present = self.shards.iter().filter(|shard| !shard.is_gone());
                 let even = ShardMap::hashed(present.map(|shard| &**shard.name()));
                 even.declare(|name| self.number(name)).map_err(Error::internal)
             })?;
         }
         Ok(())
+    }
+
+    /// Returns a shard map, unless its keys are being moved, or a detached shard has left entries.
+    fn map_at_rest(&self, name: &str) -> Option<Declared> {
+        let maps = self.maps.now();
+        let is_at_rest = !maps.has_moves(name) && maps.hidden().maps().iter().all(|it| it != name);
+        maps.get(name).filter(|_| is_at_rest).map(Map::declared)
+    }
+
+    /// Whether two shard maps give each key to the same shard.
+    pub(crate) fn has_equal_maps(&self, one: &str, other: &str) -> bool {
+        let maps = [one, other].map(|name| self.map_at_rest(name));
+        matches!(maps, [Some(one), Some(other)] if one == other)
     }
 
     /// Adds a shard map that the store does not have, and records it. A reader adds the map that a writer has recorded since the

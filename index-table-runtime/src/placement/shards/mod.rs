@@ -736,6 +736,7 @@ impl Engine {
     #[expect(clippy::unused_self, reason = "as with other engines")]
     pub(crate) fn drop_indexes(
         &self,
+        _: &BTreeSet<String>,
         _: &mut dyn FnMut(&Records) -> Vec<String>,
     ) -> Result<Vec<String>, (Error, Option<Retry>)> {
         Err((Error::NotOffered { what: "dropping indexes of a sharded store" }, None))

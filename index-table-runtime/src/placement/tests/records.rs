@@ -1,5 +1,7 @@
 //! Small records: the catalog, sequences and queues.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::engine::{ReadRecords as _, Space, WriteRecords as _};
 
@@ -78,7 +80,7 @@ fn dropped_indexes_and_their_records_are_removed() {
         commit(txn)?;
         drop(tables);
         let engine = harness.engine();
-        let dropped = engine.one().drop_indexes(&mut |records| {
+        let dropped = engine.one().drop_indexes(&BTreeSet::new(), &mut |records| {
             assert!(records.iter().any(|(name, _)| name == "things.entries"));
             vec!["things.entries".to_owned()]
         });

@@ -81,7 +81,7 @@ pub(crate) mod totals;
 
 pub(crate) use message::{DeadLetterRecord, Message, QueueState, Queued, decode, encode};
 pub(crate) use outbox::Outbox;
-pub(crate) use purge::purge;
+pub(crate) use purge::{purge, rename};
 pub(crate) use repair::{damage, repair};
 pub(crate) use signals::Signals;
 pub(crate) use token::{Ends, is_applied, lag_of};
