@@ -129,7 +129,7 @@ fn the_declaration_must_match_a_read_only_store() -> TestResult {
             messages.each_ref().map(|message| message.split(';').next().unwrap_or_default()),
             [
                 "table `other` doesn't match its declaration: the file has no such table",
-                "cannot read index `town` of table `people`: the client that has opened the table last for writing does not declare it, or declares it otherwise",
+                "index `town` of table `people` is not readable: the client that has opened the table last for writing does not declare it, or declares it otherwise",
                 "table `people` doesn't match its declaration: it may have rows of version 1, and the chain of `previous` from version 2 does not include it",
                 "table `people` doesn't match its declaration: the row with primary key 0 can't be read: missing field `email`",
             ]

@@ -20,7 +20,7 @@ use crate::{
 /// The time within which a server notices the end of a process.
 const NOTICED: Duration = Duration::from_secs(5);
 
-const ANNOUNCED: &str = "cannot read index `owner` of table `users`: clients of an earlier release have the table open; it is built \
+const ANNOUNCED: &str = "index `owner` of table `users` is not readable: clients of an earlier release have the table open; it is built \
                          when they have ended";
 
 /// The number of users with the same owner among the first `users`.

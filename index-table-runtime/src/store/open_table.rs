@@ -318,6 +318,9 @@ impl OpenTable {
         if self.is_readable(index, opened) {
             return Ok(());
         }
+        if is_older && self.lacking_in(reader)?.contains(&index) {
+            return Err(Error::SnapshotTooOld { table: self.schema.name });
+        }
         let Some(state) = self.state(reader, index)? else {
             // A transaction of one shard does not read the states in the other shards.
             if !is_older && !reader.is_limited() {
@@ -360,7 +363,9 @@ impl OpenTable {
         if reader.is_split() {
             return Ok(matches!(self.state(reader, index)?, Some(StateRecord::Violated(_))));
         }
-        Ok(reader.record(name)?.is_some_and(StateRecord::is_violated))
+        let is_violated = reader.record(name)?.is_some_and(StateRecord::is_violated);
+        // It can be the state of another declaration.
+        Ok(is_violated && self.state_if_lacking(reader, index)?.is_none())
     }
 
     /// Checks that the record in this snapshot has the rows of this process.
