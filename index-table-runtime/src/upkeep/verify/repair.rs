@@ -43,6 +43,9 @@ const BATCH_BYTES: usize = 1 << 20;
 /// [`delete_unreadable_rows`](Repair::delete_unreadable_rows). Two rows with the same key in a unique index
 /// are reported and left too, since a repair can't choose between them.
 ///
+/// Rows that were written with other fields are written again first, so that no entry and no total rests on
+/// a default that can be another value later. An index without its right count of entries keeps them all, in new pages.
+///
 /// An index that lacks entries is skipped: use the repository's `build`. Eventual indexes are repaired
 /// without waiting for their worker. If their queue is damaged, it is emptied
 /// ([`DamagedQueue`](crate::FindingKind::DamagedQueue)).
@@ -142,7 +145,8 @@ impl<'t, 's> Repair<'t, 's> {
 
     /// Repairs the differences of the whole table.
     ///
-    /// Cost: the cost of [`Verify`](crate::Verify), and a write for each finding. Memory for a thousand
+    /// Cost: the cost of [`Verify`](crate::Verify), a read of all rows, and a write for each finding and for each row that was
+    /// written with other fields. Memory for a thousand
     /// findings at a time.
     ///
     /// # Errors
@@ -162,6 +166,7 @@ impl<'t, 's> Repair<'t, 's> {
         let is_sharded = table.tables.several().is_some();
         let unreadable = if is_sharded { None } else { Some(txn.unreadable(table)?) };
         let (mut writer, _, written) = txn.writer(table)?;
+        renew(table, &mut writer)?;
         let mut report = VerifyReport::new(rows.schema);
         let watched = &mut written.watched;
         let unreadable = unreadable.as_ref();
@@ -194,6 +199,20 @@ impl<'t, 's> Repair<'t, 's> {
         }
         Ok(report)
     }
+}
+
+/// Writes the readable rows with older lists again. A transaction of one shard can't do that if other shards have copies of the
+/// rows, or data of their entries.
+fn renew(table: &OpenTable, writer: &mut Writer<'_, '_>) -> Result<()> {
+    let rows = &table.rows;
+    let is_alone = writer.several().is_some_and(|sharded| sharded.is_alone());
+    if is_alone && !rows.renews_in_shard() {
+        return Ok(());
+    }
+    let states = table.states(writer.reader())?;
+    let incomplete = states.iter().filter(|(_, state)| state.is_some());
+    let incomplete: Vec<usize> = incomplete.map(|(index, _)| *index).collect();
+    build::renew_all(rows, writer, &incomplete)
 }
 
 /// A table, or the part of a table in one shard.
@@ -255,7 +274,7 @@ impl Part<'_> {
             let mut removed = false;
             for found in &batch.found {
                 watched.note_untold();
-                removed |= apply_fix(rows.schema, writer, &unreadable.violated, found)?;
+                removed |= apply_fix(rows, writer, &unreadable.violated, found)?;
                 report.add_repaired(rows.schema, shard, found);
             }
             // A piece after a removed one may be wrong without it, so the stage starts again.
@@ -364,12 +383,13 @@ impl Batch {
 /// Applies the fix of one finding. Returns true if the fix removed pieces of an index. In the `violated`
 /// indexes, a key can have several entries.
 fn apply_fix(
-    schema: &TableSchema,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     violated: &[usize],
     found: &RawFinding,
 ) -> Result<bool> {
     let RawFinding { source, key, primary_key, fix, .. } = found;
+    let schema = rows.schema;
     if let Fix::Totals(aggregate, record) = fix {
         return aggregates::set(writer, *aggregate, key, record.as_deref()).map(|()| false);
     }
@@ -396,7 +416,7 @@ fn apply_fix(
             check_length(schema, *source, key, primary_key)?;
             writer.change(Change::PutEntry { index, key, primary_key, data })?;
         }
-        Fix::Clear => writer.clear(index)?,
+        Fix::Rewrite => build::rewrite(rows, writer, index)?,
     }
     Ok(false)
 }
