@@ -166,7 +166,6 @@ impl<'t, 's> Repair<'t, 's> {
         let is_sharded = table.tables.several().is_some();
         let unreadable = if is_sharded { None } else { Some(txn.unreadable(table)?) };
         let (mut writer, _, written) = txn.writer(table)?;
-        renew(table, &mut writer)?;
         let mut report = VerifyReport::new(rows.schema);
         let watched = &mut written.watched;
         let unreadable = unreadable.as_ref();
@@ -177,6 +176,14 @@ impl<'t, 's> Repair<'t, 's> {
             part.repair(&mut writer, damage, &mut report, watched, steps)?;
             return Ok(report);
         };
+        // A transaction of one shard leaves rows of which other shards have copies, or data of their entries.
+        if !rows.renews_in_shard() && !sharded.is_alone() {
+            let states = table.states(writer.reader())?;
+            let incomplete = states.iter().filter(|(_, state)| state.is_some());
+            let incomplete: Vec<usize> = incomplete.map(|(index, _)| *index).collect();
+            build::renew_all(rows, &mut writer, &incomplete)?;
+        }
+        let Some(sharded) = writer.several() else { return Ok(report) };
         for (shard, damage) in sharded.parts().into_iter().zip(damages) {
             let name: &str = sharded.name(shard)?;
             let routing = sharded.routing();
@@ -199,20 +206,6 @@ impl<'t, 's> Repair<'t, 's> {
         }
         Ok(report)
     }
-}
-
-/// Writes the readable rows with older lists again. A transaction of one shard can't do that if other shards have copies of the
-/// rows, or data of their entries.
-fn renew(table: &OpenTable, writer: &mut Writer<'_, '_>) -> Result<()> {
-    let rows = &table.rows;
-    let is_alone = writer.several().is_some_and(|sharded| sharded.is_alone());
-    if is_alone && !rows.renews_in_shard() {
-        return Ok(());
-    }
-    let states = table.states(writer.reader())?;
-    let incomplete = states.iter().filter(|(_, state)| state.is_some());
-    let incomplete: Vec<usize> = incomplete.map(|(index, _)| *index).collect();
-    build::renew_all(rows, writer, &incomplete)
 }
 
 /// A table, or the part of a table in one shard.
@@ -243,6 +236,9 @@ impl Part<'_> {
             Some(unreadable) => unreadable.clone(),
             None => walk::unreadable(rows.schema, writer.reader())?,
         };
+        if !only_global && (shard.is_none() || rows.renews_in_shard()) {
+            build::renew_all(rows, writer, &unreadable.incomplete)?;
+        }
         if delete_unreadable {
             let before = report.total();
             self.delete_unreadable(writer, report)?;
