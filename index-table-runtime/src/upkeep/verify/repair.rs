@@ -44,7 +44,8 @@ const BATCH_BYTES: usize = 1 << 20;
 /// are reported and left too, since a repair can't choose between them.
 ///
 /// Rows that were written with other fields are written again first, so that no entry and no total rests on
-/// a default that can be another value later. An index without its right count of entries keeps them all, in new pages.
+/// a default that can be another value later; in a store with several shards, `upgrade` does that before the repair. An index
+/// without its right count of entries keeps them all, in new pages.
 ///
 /// An index that lacks entries is skipped: use the repository's `build`. Eventual indexes are repaired
 /// without waiting for their worker. If their queue is damaged, it is emptied
@@ -176,14 +177,6 @@ impl<'t, 's> Repair<'t, 's> {
             part.repair(&mut writer, damage, &mut report, watched, steps)?;
             return Ok(report);
         };
-        // A transaction of one shard leaves rows of which other shards have copies, or data of their entries.
-        if !rows.renews_in_shard() && !sharded.is_alone() {
-            let states = table.states(writer.reader())?;
-            let incomplete = states.iter().filter(|(_, state)| state.is_some());
-            let incomplete: Vec<usize> = incomplete.map(|(index, _)| *index).collect();
-            build::renew_all(rows, &mut writer, &incomplete)?;
-        }
-        let Some(sharded) = writer.several() else { return Ok(report) };
         for (shard, damage) in sharded.parts().into_iter().zip(damages) {
             let name: &str = sharded.name(shard)?;
             let routing = sharded.routing();
@@ -236,7 +229,8 @@ impl Part<'_> {
             Some(unreadable) => unreadable.clone(),
             None => walk::unreadable(rows.schema, writer.reader())?,
         };
-        if !only_global && (shard.is_none() || rows.renews_in_shard()) {
+        // In a store with several shards, rows stay as they are.
+        if !only_global && shard.is_none() {
             build::renew_all(rows, writer, &unreadable.incomplete)?;
         }
         if delete_unreadable {
