@@ -704,3 +704,47 @@ fn a_read_only_mount_of_a_writable_file_system_is_refused() -> TestResult {
     Store::options().read_only(true).open(&path)?;
     Ok(())
 }
+
+/// Fills the disk, except for this number of bytes.
+fn fill_up(disk: &Disk, free: u64) -> TestResult {
+    let path = disk.path().join("filler");
+    let mut file = fs::File::create(&path)?;
+    while file.write_all(&[1; 4096]).is_ok() {}
+    let full = file.metadata()?.len();
+    Ok(file.set_len(full.saturating_sub(free))?)
+}
+
+/// The databases of a new store are made step by step: the catalog, the second copies of lists, those of the table.
+#[test]
+fn a_new_store_on_a_full_disk_is_opened_when_the_disk_has_room() -> TestResult {
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    let mut failed = [0; 2];
+    for free in (0..2 << 20).step_by(16 << 10) {
+        let path = disk.path().join("store");
+        fill_up(&disk, free)?;
+        let create = |failed: &mut [u32; 2]| -> index_table::Result<()> {
+            failed[0] += 1;
+            let store = Store::options().map_size(1 << 20).open(&path)?;
+            failed[0] -= 1;
+            failed[1] += 1;
+            let blobs = BlobRepository::open(&store)?;
+            insert(&store, &blobs, 0..1)?;
+            failed[1] -= 1;
+            Ok(())
+        };
+        match create(&mut failed) {
+            Ok(()) | Err(Error::DiskFull { .. }) => {}
+            Err(error) => return Err(format!("with {free} bytes: {error:?}").into()),
+        }
+        fs::remove_file(disk.path().join("filler"))?;
+        let store = Store::options().map_size(1 << 20).open(&path)?;
+        let blobs = BlobRepository::open(&store)?;
+        store.transaction(|txn| blobs.put(txn, &blob(0)))?;
+        check(&store, &blobs, 1)?;
+        store.check()?;
+        drop((store, blobs));
+        fs::remove_dir_all(&path)?;
+    }
+    assert!(failed.iter().all(|failed| *failed > 0), "{failed:?}");
+    Ok(())
+}

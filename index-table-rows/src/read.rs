@@ -167,11 +167,17 @@ impl<'de, 'c> Reader<'de, 'c> {
         }
     }
 
-    /// Notes a variant that is not read.
+    /// Notes a variant whose content is not read. It is unknown like a field, if the content has a list.
     #[cold]
     fn lose_variant(&mut self, variant: &Variant) {
         let noted = self.noted.get_or_insert_default();
-        noted.lost.get_or_insert_with(|| variant.name.text().to_owned());
+        let name = || variant.name.text().to_owned();
+        noted.lost.get_or_insert_with(name);
+        if let Kind::Struct(list) | Kind::Tuple(list) = variant.payload
+            && list as usize >= noted.since
+        {
+            noted.unknown.inside.insert(name());
+        }
     }
 
     /// Whether this row lacks the field. Then the reader is behind it.

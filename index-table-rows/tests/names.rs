@@ -193,6 +193,30 @@ fn an_unknown_field_is_unknown_as_a_whole() {
     assert_eq!(unknown, Unknown { fields: vec!["extra".into()], ..Unknown::default() });
 }
 
+#[test]
+fn the_content_of_a_variant_without_one_is_unknown() {
+    #[derive(Deserialize, Serialize, PartialEq, Debug)]
+    enum State {
+        Closed,
+    }
+    #[derive(Serialize)]
+    enum Later {
+        Closed { by: String },
+    }
+    let (mut catalog, mut first, mut row) = (Catalog::new(), Vec::new(), Vec::new());
+    catalog.record(&State::Closed, &mut first).unwrap();
+    let since = catalog.len();
+    catalog.record(&Later::Closed { by: "me".into() }, &mut row).unwrap();
+    let mut has_unread = false;
+    assert_eq!(catalog.decode_whole::<State>(&row, &mut has_unread).unwrap(), State::Closed);
+    assert!(has_unread);
+    let unknown = |since| catalog.unknown::<State>(&row, since).unwrap().1;
+    let found = unknown(since);
+    assert!(found.fields.is_empty() && found.inside.iter().eq(["Closed"]), "{found:?}");
+    // A release that has removed the content.
+    assert_eq!(unknown(catalog.len()), Unknown::default());
+}
+
 mod carried {
     use super::*;
 

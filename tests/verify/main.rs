@@ -1,6 +1,7 @@
 //! `verify` and `repair` of files that are damaged without this crate, one kind of damage at a time and at
 //! random.
 
+mod defaults;
 mod elements;
 mod kinds;
 mod methods;

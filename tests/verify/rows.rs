@@ -1,5 +1,7 @@
 //! Damaged rows, duplicates and wrong counts.
 
+use std::path::Path;
+
 use index_table::{Error, FindingKind, FindingKind::*, Result};
 
 use crate::{Item, PlaceRepository, counts, filled, in_steps, item, open, raw};
@@ -121,26 +123,31 @@ fn duplicates_of_a_unique_key_are_kept() -> Result<()> {
     Ok(())
 }
 
+/// Changes the number of six entries in each record of a database in the file.
+fn change_count(path: &Path, name: &str) {
+    let file = path.join("data.mdb");
+    let mut data = std::fs::read(&file).expect("the file");
+    // The number of entries follows the flags, the depth and three numbers of pages.
+    let (skipped, six) = (8 + 24, 6_u64.to_ne_bytes());
+    let mut changed = 0;
+    for at in 0..data.len() - 200 {
+        let value = at + name.len() + skipped;
+        if data[at..].starts_with(name.as_bytes()) && data[value..].starts_with(&six) {
+            data[value..value + 8].copy_from_slice(&9_u64.to_ne_bytes());
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "{name}");
+    std::fs::write(&file, data).expect("the file");
+}
+
 /// LMDB counts the entries of each database, and `count` of a whole index returns this number. heed can't
 /// write it, so the test changes the file.
 #[test]
 fn a_wrong_count_is_found() -> Result<()> {
     for (name, kind) in [("items.code", Some("code")), ("items", None)] {
         let dir = filled((1..=6).map(item));
-        let file = dir.path().join("data.mdb");
-        let mut data = std::fs::read(&file).expect("the file");
-        // The number of entries follows the flags, the depth and three numbers of pages.
-        let (skipped, six) = (8 + 24, 6_u64.to_ne_bytes());
-        let mut changed = 0;
-        for at in 0..data.len() - 200 {
-            let value = at + name.len() + skipped;
-            if data[at..].starts_with(name.as_bytes()) && data[value..].starts_with(&six) {
-                data[value..value + 8].copy_from_slice(&9_u64.to_ne_bytes());
-                changed += 1;
-            }
-        }
-        assert!(changed > 0, "{name}");
-        std::fs::write(&file, data).expect("the file");
+        change_count(dir.path(), name);
         let (store, items) = open(&dir)?;
         let report = items.verify(&store.read()?).run()?;
         assert_eq!(counts(&report), [(FindingKind::WrongCount, 1)], "{report}");
@@ -152,6 +159,22 @@ fn a_wrong_count_is_found() -> Result<()> {
         if kind.is_some() {
             assert_eq!(items.by_code(&store.read()?).count()?, 6);
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_repair_of_a_wrong_count_keeps_the_entries_of_unreadable_rows() -> Result<()> {
+    for index in ["code", "name", "once"] {
+        let dir = filled((1..=6).map(item));
+        raw::on(dir.path(), "items", |raw| raw.put(be(2), [1, 2, 0xff]));
+        let before = raw::dump(dir.path());
+        change_count(dir.path(), &format!("items.{index}"));
+        let (store, items) = open(&dir)?;
+        let repaired = store.transaction(|txn| items.repair(txn).run())?;
+        assert_eq!(counts(&repaired), [(UndecodableRow, 1), (WrongCount, 1)], "{repaired}");
+        drop((store, items));
+        assert_eq!(raw::dump(dir.path()), before);
     }
     Ok(())
 }

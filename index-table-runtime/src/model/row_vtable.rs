@@ -447,8 +447,8 @@ impl TableRows {
     }
 
     /// Loads the row that is stored under `primary_key` with the current lists, and returns whether its bytes are others. They
-    /// replace the content of `renewed`. A row of an older version, and one with a field of a later release, stays as it is. Fails if
-    /// the row has another primary key.
+    /// replace the content of `renewed`. The fields of a later release stay in the row; a row with such a field inside of a known one
+    /// stays as it is, and so does a row of an older version. Fails if the row has another primary key.
     pub(crate) fn load_renewed(
         &self,
         image: &mut Image,
@@ -459,11 +459,19 @@ impl TableRows {
         renewed.clear();
         (self.vtable.load_renewed)(&self.lists, image, bytes, renewed)
             .map_err(|error| self.corrupt(error, primary_key))??;
-        let has_unknown = |bytes| self.unknown(bytes).is_ok_and(|it| it != Unknown::default());
-        if renewed != bytes && has_unknown(bytes) {
-            renewed.clear();
-            renewed.extend_from_slice(bytes);
-            self.load(image, bytes).map_err(|error| self.corrupt(error, primary_key))??;
+        let unknown = if renewed == bytes {
+            Unknown::default()
+        } else {
+            self.unknown(bytes).unwrap_or_default()
+        };
+        if unknown != Unknown::default() {
+            *renewed = if unknown.inside.is_empty() {
+                row::carry(&self.lists, self.schema.version, [bytes, renewed], &unknown.fields)
+                    .map_err(|error| self.corrupt(error, primary_key))?
+            } else {
+                bytes.to_vec()
+            };
+            self.load(image, renewed).map_err(|error| self.corrupt(error, primary_key))??;
         }
         self.check_primary_key(image, primary_key)?;
         Ok(renewed != bytes)

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::{Inner, Store};
+use super::Store;
 use crate::{
     engine,
     locks::Mutex,
@@ -37,11 +37,6 @@ impl TableLists {
     /// Uses the lists of the store to which this shard belongs.
     pub(super) fn share(&self, of_store: &Arc<Self>) {
         let _ = self.of_store.set(Arc::clone(of_store));
-    }
-
-    /// Whether this is one of the shards of a store.
-    fn is_shared(&self) -> bool {
-        self.of_store.get().is_some()
     }
 
     /// Records versions with this shard map manager from now on.
@@ -148,13 +143,6 @@ fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     let found = choose(first.as_deref(), second.as_deref());
     // Copies that can't be used are reported when the table is opened, and by `check`.
     Ok(found.ok().flatten().map(|found| found.record.to_vec()))
-}
-
-impl Inner {
-    /// Whether this is the store of a shard.
-    pub(crate) fn is_shard(&self) -> bool {
-        self.lists.is_shared()
-    }
 }
 
 impl Store {

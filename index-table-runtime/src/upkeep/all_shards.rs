@@ -22,34 +22,28 @@ use crate::{
     store::{Engines, OpenTable, Shards, Store, transaction},
 };
 
-/// Builds the global indexes that a shard has emptied, from the rows of all shards. Returns the indexes that can't be
-/// built, because a shard is not available. They stay empty until the shard is restored, or the store is opened with all
-/// shards of the table.
+/// Builds the global indexes that a shard has emptied, from the rows of all shards. If a shard is not available, they stay empty
+/// until the shard is restored, or the store is opened with all shards of the table.
 ///
 /// One transaction of all shards writes all entries, so an interrupted build changes nothing. Other write transactions
 /// wait for it.
-pub(super) fn build_global(
-    engines: &Engines,
-    tables: &Tables,
-    rows: &TableRows,
-) -> Result<Vec<usize>> {
+pub(super) fn build_global(engines: &Engines, tables: &Tables, rows: &TableRows) -> Result<()> {
     let (Some(shards), Some(of_shards)) = (engines.several(), tables.several()) else {
-        return Ok(Vec::new());
+        return Ok(());
     };
     let unbuilt = unbuilt(shards, of_shards, rows.schema)?;
     if unbuilt.is_empty() || shards.is_read_only() {
-        return Ok(unbuilt);
+        return Ok(());
     }
     if !of_shards.are_complete() {
-        return empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt);
+        return empty_global(shards, of_shards, rows, &unbuilt);
     }
     // The build writes rows of older lists again.
     let _lineage = rows.lists.begin();
     let incomplete = unreadable(engines, tables, rows)?;
     in_all(shards, tables, &|writer| {
-        build::at_once(rows, writer, &unbuilt, Some(&incomplete), build::MEMORY)
-    })?;
-    Ok(Vec::new())
+        build::at_once(rows, writer, &unbuilt, (&incomplete, true), build::MEMORY).map(|_| ())
+    })
 }
 
 /// Empties the global indexes of tables in all available shards, in one transaction.

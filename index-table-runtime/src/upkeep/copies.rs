@@ -185,7 +185,7 @@ fn is_empty((store, table): &(Store, Arc<OpenTable>)) -> Result<bool> {
     Ok(txn.reader(table)?.count(&first)?.found == 0)
 }
 
-/// Copies a table with its indexes, its sequence and its queue.
+/// Copies a table with its indexes and their states, its sequence and its queue.
 fn copy(rows: &TableRows, source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
     clear(rows, writer)?;
     let indexes = 0..source.table().indexes.len();
@@ -197,6 +197,12 @@ fn copy(rows: &TableRows, source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Re
         writer.put_sequence(&[], number)?;
     }
     copy_space(Space::Queue, source, writer)?;
+    for name in rows.schema.positions().filter_map(|index| rows.schema.name_at(index)) {
+        match source.record(name)? {
+            Some(state) => writer.put_record(name, state)?,
+            None => writer.remove_record(name)?,
+        }
+    }
     (0..rows.aggregates.len())
         .try_for_each(|aggregate| copy_space(Space::Aggregate(aggregate), source, writer))
 }

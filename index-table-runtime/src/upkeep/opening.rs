@@ -14,7 +14,7 @@ use crate::{
             Comparison, IndexSchema, Renaming, Source, StateRecord, TableRecord, TableSchema,
             VersionRecord, is_index,
         },
-        shard::map_of,
+        shard::{Distribution, map_of},
         stream::STREAM,
     },
     placement::{Reader, Tables, Writer},
@@ -113,7 +113,12 @@ pub(super) fn open_with(
     }
     let counter = store.inner.opened();
     if !table.is_all_readable(counter) && has_unreadable(store, &table, global)? {
-        let report = Build::new(store, &table).without(global).run()?;
+        let build = Build::new(store, &table).without(global).renewing(renews(rows, part));
+        let report = match build.run() {
+            // The opening of the table in all shards continues the build.
+            Err(error) if build::is_of_all_shards(&error) => return Ok(table),
+            done => done?,
+        };
         let is_missing =
             |it: &BuiltIndex| !matches!(it.state, IndexState::Readable | IndexState::Announced);
         if let Some(index) = report.indexes.into_iter().find(is_missing) {
@@ -367,24 +372,22 @@ fn prepare(
     }
 
     let incomplete = [&*new, &unfinished, global(rows, part), &announced].concat();
-    let renews = part.is_none() || rows.renews_in_shard();
-    let incomplete = renews.then_some(incomplete.as_slice());
+    let renewal = (incomplete.as_slice(), renews(rows, part));
     if writer.reader().is_concurrent() {
         // A concurrent writer may not see the position of a build. Its writes conflict with this transaction instead.
         let is_aggregate = |position: &usize| schema.aggregate(*position).is_some();
         let aggregates: Vec<usize> =
             new.iter().chain(&unfinished).copied().filter(is_aggregate).collect();
-        build::at_once(rows, writer, &aggregates, incomplete, build::MEMORY)?;
+        build::at_once(rows, writer, &aggregates, renewal, build::MEMORY)?;
         new.retain(|position| !is_aggregate(position));
         unfinished.retain(|position| !is_aggregate(position));
     }
     let count = count(writer)?;
-    if count == 0 || (!online && count <= SMALL) {
-        let indexes = [new, unfinished].concat();
-        build::at_once(rows, writer, &indexes, incomplete, build::MEMORY)?;
-    } else {
-        build::declare(rows, writer, &new, count)?;
-        for index in new.into_iter().chain(unfinished) {
+    let is_small = count == 0 || (!online && count <= SMALL);
+    let unbuilt = [&*new, &unfinished].concat();
+    if !is_small || !build::at_once(rows, writer, &unbuilt, renewal, build::MEMORY)? {
+        build::declare(rows, writer, if is_small { &unbuilt } else { &new }, count)?;
+        for index in unbuilt {
             if let Some(readable) = readable.get_mut(index) {
                 *readable = false;
             }
@@ -397,6 +400,14 @@ fn prepare(
     }
     let lacking = announced;
     Ok(Declared { record, declaration, lacking, readable, renewed, ..Declared::default() })
+}
+
+/// Whether a transaction that opens a table can write its rows again. The entries of a shard that comes from elsewhere are not in
+/// other shards yet.
+fn renews(rows: &TableRows, part: Option<ShardPart<'_>>) -> bool {
+    let Some(part) = part else { return true };
+    let comes = part.origin == Origin::Elsewhere && rows.distribution != Distribution::Reference;
+    comes || rows.renews_in_shard()
 }
 
 /// Returns the number of rows. If the engine does not store it, rows above [`SMALL`] are not counted.

@@ -197,14 +197,14 @@ pub(super) fn open_in_all(
     }
     drop(checked);
     let tables = Tables::Several(tables);
-    let unreadable = if online {
+    if online {
         if !shards.is_read_only() {
             all_shards::align(engines, &tables, rows, None)?;
         }
-        all_shards::unreadable(engines, &tables, rows)?
     } else {
-        all_shards::build_global(engines, &tables, rows)?
-    };
+        all_shards::build_global(engines, &tables, rows)?;
+    }
+    let unreadable = all_shards::unreadable(engines, &tables, rows)?;
     let is_readable = |index| !unreadable.contains(&index) && !lacking.contains(&index);
     let readable = rows.schema.positions().map(is_readable).collect();
     let declared = Declared {

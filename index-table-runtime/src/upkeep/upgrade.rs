@@ -8,6 +8,7 @@ use crate::{
     model::{
         entry::Position,
         error::{Error, Result},
+        maintain::Image,
         row_vtable::TableRows,
         schema::Source,
     },
@@ -202,8 +203,7 @@ impl<'a> Upgrade<'a> {
         let shard = shard.map(|shard| shard.number_in(store.inner.id)).transpose()?;
         table.check_store(store.inner.id)?;
         let Some(tables) = table.tables.several() else {
-            let work = Work { store, table, rows: &table.rows, batch_bytes, since };
-            return work.run(progress);
+            return Work { batch_bytes, since, ..Work::new(store, table) }.run(progress);
         };
         store.inner.refuse_nested_write()?;
         // The copies of a reference table stay equal, also if a default is another value each time.
@@ -211,8 +211,7 @@ impl<'a> Upgrade<'a> {
             if shard.is_some() {
                 return Err(Error::NotOffered { what: ONE_SHARD });
             }
-            let work = Work { store, table, rows: &table.rows, batch_bytes, since };
-            return work.run(progress);
+            return Work { batch_bytes, since, ..Work::new(store, table) }.run(progress);
         }
         // Each shard is upgraded as a plain store.
         let _held = engine_of(store)?.hold_moves();
@@ -226,7 +225,7 @@ impl<'a> Upgrade<'a> {
             });
             let of_shard =
                 of_shard.as_mut().map(|it| Box::new(it) as Box<dyn FnMut(Progress) + '_>);
-            let work = Work { store: &store, table: &table, rows: &table.rows, batch_bytes, since };
+            let work = Work { batch_bytes, since, ..Work::new(&store, &table) };
             let of_shard = match work.run(of_shard) {
                 Err(error) if shard.is_none() && is_of_left_shard(&error) => continue,
                 done => done?,
@@ -250,6 +249,13 @@ struct Work<'a> {
     rows: &'a TableRows,
     batch_bytes: usize,
     since: Option<usize>,
+    /// Whether rows of older versions stay as they are, and rows with fields of a later release.
+    only_lists: bool,
+}
+
+/// Writes the rows with older lists again, before they get entries in indexes over fields that they lack.
+pub(super) fn renew_lists(store: &Store, table: &OpenTable) -> Result<()> {
+    Work { only_lists: true, ..Work::new(store, table) }.run(None).map(drop)
 }
 
 /// The rows of a transaction.
@@ -264,7 +270,12 @@ struct Batch {
     total: u64,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(store: &'a Store, table: &'a OpenTable) -> Self {
+        let (batch_bytes, since, only_lists) = (BATCH_BYTES, None, false);
+        Self { store, table, rows: &table.rows, batch_bytes, since, only_lists }
+    }
+
     fn run(self, mut progress: Option<Box<dyn FnMut(Progress) + '_>>) -> Result<Upgraded> {
         let (mut done, mut last, started) = (Upgraded::default(), None, Instant::now());
         let end = {
@@ -305,7 +316,7 @@ impl Work<'_> {
             }
             // No process can write rows of older versions, since each writer compares its declaration with the
             // table's record, which has the current version.
-            if batch.last.is_none() {
+            if batch.last.is_none() && !self.only_lists {
                 versions::forget(&mut writer)?;
                 if let Some(since) = self.since {
                     lists::renew_release(self.rows, &mut writer, since)?;
@@ -320,7 +331,7 @@ impl Work<'_> {
     fn read(&self, reader: Reader<'_>, last: Option<&[u8]>, end: &[u8]) -> Result<Batch> {
         let total = reader.stored(Source::Facts)?.unwrap_or(0);
         let mut batch = Batch { older: Vec::new(), rows: 0, last: None, total };
-        let (mut to_write, mut read) = (0, 0);
+        let (mut to_write, mut read, mut image) = (0, 0, Image::default());
         let position = last.map(|key| Position { key: Vec::new(), primary_key: key.to_vec() });
         let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
         let mut found = reader.cursor(query)?;
@@ -331,8 +342,14 @@ impl Work<'_> {
             }
             batch.rows += 1;
             read += fact.data.len();
-            let drops_unknown = self.since.is_some();
-            let renewed = self.rows.renew_stored(fact.data, fact.primary_key, drops_unknown)?;
+            let renewed = if self.only_lists {
+                let mut renewed = Vec::new();
+                let (rows, key) = (self.rows, fact.primary_key);
+                rows.load_renewed(&mut image, fact.data, key, &mut renewed)?;
+                renewed
+            } else {
+                self.rows.renew_stored(fact.data, fact.primary_key, self.since.is_some())?
+            };
             if renewed != fact.data {
                 to_write += fact.data.len();
                 batch.older.push([fact.primary_key.to_vec(), fact.data.to_vec(), renewed]);

@@ -337,6 +337,11 @@ impl Engine {
         ) -> Result<Vec<String>, (Error, Option<Retry>)>;
     }
 
+    /// Whether the file has got second copies of the records of lists, as far as this process knows.
+    pub(crate) fn has_list_copies(&self) -> bool {
+        self.lmdb().is_some_and(lmdb::Engine::has_list_copies)
+    }
+
     /// Returns the second copy of the record of a table's lists; `None` if there is none.
     pub(crate) fn list_copy(&self, table: &str) -> Result<Option<Vec<u8>>> {
         self.lmdb().map_or(Ok(None), |engine| engine.list_copy(table))

@@ -10,7 +10,7 @@ use super::{
     journal::{changes::Operation, recorder::Recorder},
     keep::{Kept, ListPlaces},
     named::Named,
-    names::{CATALOG, Database, Env, LIST_COPIES},
+    names::{CATALOG, Database, Env},
     renamed::stored,
     tables::Tables,
     turn::Turn,
@@ -162,10 +162,8 @@ impl Engine {
                 let name = &*name.map_err(|error| self.error(error))?;
                 open_or_create((opener, txn), recorder, name).map_err(|error| self.error(error))
             })?;
-            let copies = (!self.has_damaged_copies())
-                .then(|| open_or_create((opener, txn), recorder, LIST_COPIES))
-                .transpose();
-            let tables = tables.with_copies(copies.map_err(|error| self.error(error))?);
+            let copies = self.open_or_create_copies((opener, txn), recorder, catalog)?;
+            let tables = tables.with_copies(copies);
             prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
             let recorder = &mut turn.writing.scratch.recorder;
             let copies = tables.copies.as_deref().copied();
@@ -210,7 +208,7 @@ impl Engine {
 }
 
 /// Opens a database, and creates it if the file has none with this name.
-fn open_or_create<'e>(
+pub(super) fn open_or_create<'e>(
     (opener, txn): (&DatabaseOpener<'e, WithoutTls>, &mut RwTxn<'e>),
     recorder: &mut Recorder,
     name: &str,

@@ -123,7 +123,8 @@ impl Engine {
     /// transaction that reads it. `None` also if another process has created the database of the copies since this one has opened
     /// the store, and this one has opened no table since: the thread may have the turn to write, which a new handle would need.
     pub(crate) fn list_copy(&self, table: &str) -> Result<Option<Vec<u8>>> {
-        let Some(copies) = self.copies.get() else { return Ok(None) };
+        let copies = self.copies.get().filter(|_| !self.has_damaged_copies());
+        let Some(copies) = copies else { return Ok(None) };
         let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
         let copy = copies.get(&txn, table.as_bytes()).map(|copy| copy.map(<[u8]>::to_vec));
         // Before the pass.
@@ -133,8 +134,12 @@ impl Engine {
 
     /// Whether [`check_lists`](Self::check_lists) needs no turn to write.
     pub(crate) fn knows_lists(&self) -> bool {
-        let has_copies = self.copies.get().is_some() || self.has_damaged_copies();
-        self.has_catalog() && has_copies
+        self.has_catalog() && self.has_list_copies()
+    }
+
+    /// Whether the file has got second copies of the records of lists, as far as this process knows.
+    pub(crate) fn has_list_copies(&self) -> bool {
+        self.copies.get().is_some() || self.has_damaged_copies()
     }
 
     /// Checks that each table has both copies of the record of its lists, and that they are equal.
@@ -157,9 +162,15 @@ impl Engine {
                 continue;
             }
             let first = catalog.get(&txn, format!("{table}.{LISTS}").as_bytes());
-            let second = copies.map_or(Ok(None), |copies| copies.get(&txn, table.as_bytes()));
             let first = first.map_err(|error| self.error(error))?;
-            let second = second.map_err(|error| self.error(error))?;
+            let second = match copies {
+                Some(copies) => {
+                    copies.get(&txn, table.as_bytes()).map_err(|error| self.error(error))?
+                }
+                // A file of a release with one copy has no second ones.
+                None if has_copies => first,
+                None => None,
+            };
             lists::check(&table, first, second)?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The parts of an open environment.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     mem,
     path::{Path, PathBuf},
     sync::{
@@ -66,8 +66,8 @@ pub(crate) struct Engine {
     pub(super) lists: RwLock<Option<Arc<Registry>>>,
     /// The generation of the lists that the file has.
     pub(super) kept: AtomicU64,
-    /// The tables of which this process has seen the lists in the file.
-    pub(super) kept_tables: Mutex<BTreeSet<&'static str>>,
+    /// The tables of which this process has seen the lists in the file, with the beginnings of the names of their databases.
+    pub(super) kept_tables: Mutex<BTreeMap<&'static str, String>>,
     /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.
     pub(super) is_joining: AtomicBool,
 }

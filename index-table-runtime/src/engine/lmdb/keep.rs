@@ -10,25 +10,33 @@
 //! page, so the pages are checked before it reads them, when the file is opened.
 //!
 //! The next commit that writes a record of the table, and the next opening of the table by a writer, writes a copy that is
-//! damaged, missing or earlier than the other one. A damaged copy is only replaced if the pages of its database are intact: LMDB
-//! frees the pages of a long value by the numbers that it finds in the first of them.
+//! damaged, missing or earlier than the other one. A damaged copy is only replaced, and `.lists` only written, if the pages of the
+//! database are intact: LMDB frees the pages of a long value by the numbers that it finds in the first of them.
+//!
+//! The database gets the copies of all tables when it is created. So a table without a second copy has lost it, unless the file has
+//! no `.lists`.
 
 use std::sync::{Arc, atomic::Ordering};
 
 use heed::{DatabaseOpener, RoTxn, RwTxn, WithoutTls};
 
 use super::{
+    begin::open_or_create,
     env::Engine,
     journal::recorder::Recorder,
+    named::Named,
     names::{CATALOG, Database, FILE, LIST_COPIES},
     pages,
+    renamed::stored,
 };
 use crate::{
     engine::CommitFailure,
     model::{
+        error::Result,
         lists::{Contradicted, LISTS, Lists, Registry, Unusable, choose, decode},
         schema::renamed_to,
     },
+    usage::trace::damaged_list_copies,
 };
 
 /// The databases with the two copies of each record.
@@ -48,6 +56,8 @@ pub(super) struct Kept {
 
 struct Record {
     table: &'static str,
+    /// The beginning of the names of its databases.
+    databases: String,
     lists: Arc<Lists>,
     /// The version that the commit writes; `None` if the file has the record.
     written: Option<u64>,
@@ -76,7 +86,58 @@ impl Engine {
         }
     }
 
-    /// Whether the pages of the second copies were damaged when the file was opened.
+    /// Opens the database of the second copies for a writer. If the file has none, creates it, with a copy of each record in the
+    /// catalog. `None` if their pages are damaged.
+    pub(super) fn open_or_create_copies<'e>(
+        &self,
+        (opener, txn): (&DatabaseOpener<'e, WithoutTls>, &mut RwTxn<'e>),
+        recorder: &mut Recorder,
+        catalog: Option<Database<'_>>,
+    ) -> Result<Option<Named<'e>>> {
+        if !self.has_readable_copies(txn) {
+            return Ok(None);
+        }
+        let failed = |error| self.error(error);
+        if let Some(found) = opener.open_database(txn, Some(LIST_COPIES)).map_err(failed)? {
+            return Ok(Some(Named::new(found, LIST_COPIES)));
+        }
+        let created = open_or_create((opener, txn), recorder, LIST_COPIES).map_err(failed)?;
+        let records = catalog.map(|catalog| self.records(&catalog, txn)).transpose()?;
+        for (name, record) in records.unwrap_or_default() {
+            let table = name.split_once('.').filter(|(_, part)| *part == LISTS);
+            if let Some((table, _)) = table.filter(|_| decode(&record).is_some()) {
+                created.put(txn, recorder, table.as_bytes(), &record).map_err(failed)?;
+            }
+        }
+        Ok(Some(created))
+    }
+
+    /// Whether the pages of the second copies are intact in the state before a write transaction. They can be damaged while the file is
+    /// open.
+    ///
+    /// Cost: reads of the names of all databases in the file, and of these pages.
+    pub(super) fn has_readable_copies(&self, txn: &RwTxn<'_>) -> bool {
+        if self.has_damaged_copies() {
+            return false;
+        }
+        let before = (txn.id() as u64).saturating_sub(1);
+        let Ok(damage) = pages::look_at_copies(&self.path.join(FILE), before, LIST_COPIES) else {
+            // The next commit tries it again.
+            return false;
+        };
+        if let Some(damage) = &damage {
+            self.note_damaged_copies(damage);
+        }
+        damage.is_none()
+    }
+
+    /// Uses the file without the second copies from now on.
+    pub(super) fn note_damaged_copies(&self, damage: &str) {
+        self.has_damaged_copies.store(true, Ordering::Release);
+        damaged_list_copies(&self.path, damage);
+    }
+
+    /// Whether the pages of the second copies were damaged when the file was opened, or later before a write.
     pub(super) fn has_damaged_copies(&self) -> bool {
         self.has_damaged_copies.load(Ordering::Acquire)
     }
@@ -113,7 +174,7 @@ impl Engine {
         opened: Option<ListPlaces<'_>>,
         recorder: &mut Recorder,
     ) -> Result<Kept, CommitFailure> {
-        let copies = self.copies.get().copied();
+        let copies = if self.has_readable_copies(txn) { self.copies.get().copied() } else { None };
         let own = self.catalog.get().map(|catalog| ListPlaces { catalog: *catalog, copies });
         let Some(places) = opened.or(own) else { return Ok(Kept::default()) };
         let mut kept = Kept { generation, records: Vec::new() };
@@ -125,7 +186,6 @@ impl Engine {
                 let record = self.keep(txn, places, recorder, (table, lists), opened.is_some())?;
                 kept.records.extend(record);
             } else {
-                // Another table can get its name.
                 self.kept_tables.lock().remove(table);
             }
         }
@@ -156,9 +216,13 @@ impl Engine {
             Err(_) if !lists.has_claims() => return Ok(None),
             found => found.map_err(unusable)?,
         };
-        if found.is_none() && self.kept_tables.lock().contains(table) {
+        let databases = stored(&catalog, txn, table).map_err(|error| self.keep_failed(error))?;
+        // Another process can have renamed the table, and created another one with its name and with other databases.
+        let is_kept = |kept: &String| *kept == databases;
+        if found.is_none() && self.kept_tables.lock().get(table).is_some_and(is_kept) {
             return Err(unusable(Unusable::GONE));
         }
+        let databases = databases.into_owned();
         let (found, record) = found.map(|found| (found.catalog, found.record.to_vec())).unzip();
         let (record, written) = match lists.to_keep(found) {
             Ok(Some((version, record))) => (record, Some(version)),
@@ -182,11 +246,11 @@ impl Engine {
             let put = put.and_then(|()| recorder.put(name, key.as_bytes(), &record));
             put.map_err(|error| self.keep_failed(error))?;
         }
-        Ok(Some(Record { table, lists, written }))
+        Ok(Some(Record { table, databases, lists, written }))
     }
 
     /// Whether the pages of a database are intact, in the state before the transaction.
-    fn has_intact_pages(&self, txn: &RwTxn<'_>, database: &str) -> bool {
+    pub(super) fn has_intact_pages(&self, txn: &RwTxn<'_>, database: &str) -> bool {
         let before = (txn.id() as u64).saturating_sub(1);
         pages::is_intact(&self.path.join(FILE), before, database)
     }
@@ -199,8 +263,8 @@ impl Engine {
     #[inline]
     pub(super) fn kept(&self, Kept { generation, records }: Kept) {
         self.kept.store(generation, Ordering::Release);
-        for Record { table, lists, written } in records {
-            self.kept_tables.lock().insert(table);
+        for Record { table, databases, lists, written } in records {
+            self.kept_tables.lock().insert(table, databases);
             if let Some(version) = written {
                 lists.note_recorded(version);
             }

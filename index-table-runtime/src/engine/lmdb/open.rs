@@ -10,7 +10,7 @@ use std::{
     path::Path,
     sync::{
         OnceLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize},
     },
     thread,
     time::{Duration, Instant},
@@ -51,7 +51,6 @@ use crate::{
         error::{Error, Result},
         shard::ShardNumber,
     },
-    usage::trace::damaged_list_copies,
 };
 
 /// The maximum number of attempts to read a snapshot from the file. An attempt fails if two commits end
@@ -306,8 +305,7 @@ impl Engine {
             drop(txn);
             if let Some(looked) = looked.map_err(|fault| refused(&self.path, fault))? {
                 if let Some(damage) = looked.damaged_copies {
-                    self.has_damaged_copies.store(true, Ordering::Release);
-                    damaged_list_copies(&self.path, &damage);
+                    self.note_damaged_copies(&damage);
                 }
                 return Ok(());
             }

@@ -171,7 +171,9 @@ impl Engine {
                 move_sequences(&sequences, txn, recorder, (from, to)).map_err(failed)?;
             }
         }
-        if let Some(copies) = self.open_copies(opener, txn).map_err(failed)? {
+        if self.has_intact_pages(txn, LIST_COPIES)
+            && let Some(copies) = self.open_copies(opener, txn).map_err(failed)?
+        {
             let copies = Named::new(copies, LIST_COPIES);
             for (from, to) in &renaming.tables {
                 move_list_copy(&copies, txn, recorder, (from, to)).map_err(failed)?;

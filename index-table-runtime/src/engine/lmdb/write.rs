@@ -6,6 +6,7 @@ use super::{
     env::Engine,
     error::Failure,
     layout::{self, Layout},
+    names::LIST_COPIES,
     read::Reader,
     shared,
     short::short,
@@ -293,15 +294,21 @@ impl Write for Writer<'_, '_> {
     }
 
     fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
-        let Self { txn, tables, scratch, .. } = self;
+        let Self { engine, txn, tables, scratch, .. } = self;
         let Some(Small { database, .. }) = tables.small(space) else { return Ok(()) };
+        if space == Space::ListCopies && !engine.has_intact_pages(txn, LIST_COPIES) {
+            return Ok(());
+        }
         let put = database.put(txn, &mut scratch.recorder, &tables.small_key(space, key), record);
         put.map_err(|error| self.failed(error))
     }
 
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
-        let Self { txn, tables, scratch, .. } = self;
+        let Self { engine, txn, tables, scratch, .. } = self;
         let Some(Small { database, .. }) = tables.small(space) else { return Ok(()) };
+        if space == Space::ListCopies && !engine.has_intact_pages(txn, LIST_COPIES) {
+            return Ok(());
+        }
         let removed = database.delete(txn, &mut scratch.recorder, &tables.small_key(space, key));
         removed.map(drop).map_err(|error| self.failed(error))
     }

@@ -203,11 +203,15 @@ impl<'t> Writer<'t> {
         shards.filter(|shard| alone.is_none_or(|alone| alone == *shard)).collect()
     }
 
+    /// Whether this transaction is limited to one shard.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.txn.alone().is_some()
+    }
+
     /// Whether the table has global indexes, or parts of rows in other shards, and this transaction is not limited to one
     /// shard.
     pub(crate) fn spans_shards(&self) -> bool {
-        (self.has_global() || self.routing().has_main_rows_elsewhere())
-            && self.txn.alone().is_none()
+        (self.has_global() || self.routing().has_main_rows_elsewhere()) && !self.is_alone()
     }
 
     /// Returns the routing of the table.

@@ -2,12 +2,12 @@
 
 use super::{
     duplicates,
-    rows::{self, Met, Range, Renewal},
+    rows::{self, Met, Range, Renewal, WriteAgain},
 };
 use crate::{
     engine::{Read, ReadRecords as _, Space, Write, WriteRecords as _},
     model::{
-        error::Result,
+        error::{Error, Result},
         index_state::{Duplicate, Duplicates},
         maintain::{Change, Image, Sink, data_changes},
         row_vtable::TableRows,
@@ -31,6 +31,8 @@ pub(super) struct BuildOptions {
     pub(super) chosen: Chosen,
     /// Whether announced indexes are built although clients that don't declare them have the table open.
     pub(super) refuses_earlier: bool,
+    /// Whether the build can write rows again.
+    pub(super) renews: bool,
 }
 
 /// The indexes that a build builds, by their positions.
@@ -71,7 +73,7 @@ pub(super) fn build_batch(
     rows: &TableRows,
     table: &OpenTable,
     writer: &mut Writer<'_, '_>,
-    (written, is_shard): (&mut Written, bool),
+    written: &mut Written,
     options: BuildOptions,
 ) -> Result<BuildBatch> {
     let mut batch = BuildBatch {
@@ -136,9 +138,12 @@ pub(super) fn build_batch(
     let mut write = |writer: &mut Writer<'_, '_>, old: &Image, new: &Image| {
         renew(rows, writer, written, old, new)
     };
-    let mut renewal = Renewal { incomplete: &incomplete, write: &mut write };
-    let renewal = (!is_shard || rows.renews_in_shard()).then_some(&mut renewal);
+    let write: Option<WriteAgain<'_>> = if options.renews { Some(&mut write) } else { None };
+    let renewal = &mut Renewal { incomplete: &incomplete, write };
     let done = rows::add(rows, writer, &batch.indexes, range, options.memory, renewal, &mut note)?;
+    if done.is_refused {
+        return Err(needs_all_shards(rows));
+    }
     batch.rows = done.rows;
     let last_read = done.last_read.or(until);
     for (index, mut state) in group {
@@ -170,8 +175,26 @@ fn violation(
     Ok((duplicates.count > 0).then_some(StateRecord::Violated(duplicates)))
 }
 
+const NEEDS_ALL_SHARDS: &str = "its rows lack fields of the struct, and have to be written again before an index is built, at the \
+                                same time in all shards";
+
+/// Whether this is the error of a build in one shard that found a row to be written again in all shards.
+pub(crate) fn is_of_all_shards(error: &Error) -> bool {
+    matches!(error, Error::SchemaMismatch { difference, .. } if difference == NEEDS_ALL_SHARDS)
+}
+
+#[cold]
+fn needs_all_shards(rows: &TableRows) -> Error {
+    Error::SchemaMismatch {
+        table: rows.schema.name,
+        difference: NEEDS_ALL_SHARDS.to_owned(),
+        way_out: "open the store with all shards of the table",
+    }
+}
+
 /// Builds these indexes from all rows, as part of a larger transaction. `incomplete` are all indexes that don't have the entries of
-/// all rows; without it, rows stay as they are.
+/// all rows. Returns `false` if a row has to be written again first, and the writer is of one shard that can't do that: then the
+/// indexes have to be [declared](declare).
 ///
 /// # Errors
 ///
@@ -180,29 +203,49 @@ pub(crate) fn at_once(
     rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
-    incomplete: Option<&[usize]>,
+    (incomplete, renews): (&[usize], bool),
     memory: usize,
-) -> Result<()> {
+) -> Result<bool> {
     for &index in indexes {
         clear(rows, writer, index)?;
         record(rows, writer, index, None)?;
     }
     purge(rows, writer, indexes)?;
-    if !indexes.is_empty() {
-        span!(DEBUG, "build", table = rows.schema.name, indexes = indexes.len());
-        let mut refuse = |Met { index, key, holder, image, .. }: Met<'_>| {
-            Err(rows.taken(index, key, image.hashed(index), holder))
-        };
-        let mut write = |writer: &mut Writer<'_, '_>, old: &Image, new: &Image| {
-            writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-            let incomplete = incomplete.unwrap_or_default();
-            data_changes(rows.schema, old, new, &mut Complete { writer, incomplete })
-        };
-        let mut renewal = incomplete.map(|incomplete| Renewal { incomplete, write: &mut write });
-        let (range, renewal) = (Range::default(), renewal.as_mut());
-        rows::add(rows, writer, indexes, range, memory, renewal, &mut refuse)?;
+    if indexes.is_empty() {
+        return Ok(true);
     }
-    Ok(())
+    span!(DEBUG, "build", table = rows.schema.name, indexes = indexes.len());
+    let mut refuse = |Met { index, key, holder, image, .. }: Met<'_>| {
+        Err(rows.taken(index, key, image.hashed(index), holder))
+    };
+    let mut write = write_at_once(rows, incomplete);
+    let write: Option<WriteAgain<'_>> = if renews { Some(&mut write) } else { None };
+    let renewal = &mut Renewal { incomplete, write };
+    let done = rows::add(rows, writer, indexes, Range::default(), memory, renewal, &mut refuse)?;
+    Ok(!done.is_refused)
+}
+
+/// Writes all readable rows with older lists again, as part of a larger transaction. `incomplete` are all indexes that don't have
+/// the entries of all rows. Entries of the others may have keys that a row no longer has.
+pub(crate) fn renew_all(
+    rows: &TableRows,
+    writer: &mut Writer<'_, '_>,
+    incomplete: &[usize],
+) -> Result<()> {
+    let all: Vec<usize> = (0..rows.first_reference() + rows.references.len()).collect();
+    let write = Some(&mut write_at_once(rows, incomplete) as WriteAgain<'_>);
+    rows::renew(rows, writer, &mut Renewal { incomplete: &all, write })
+}
+
+/// Writes a row again, with the data of its entries in all indexes but the incomplete ones.
+fn write_at_once(
+    rows: &TableRows,
+    incomplete: &[usize],
+) -> impl FnMut(&mut Writer<'_, '_>, &Image, &Image) -> Result<()> {
+    move |writer, old, new| {
+        writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+        data_changes(rows.schema, old, new, &mut Complete { writer, incomplete })
+    }
 }
 
 /// Passes on the changes of all indexes but the incomplete ones.

@@ -10,7 +10,10 @@ use std::{collections::BTreeMap, fmt, time::Instant};
 use serde::Serialize;
 
 use batch::{BuildBatch, BuildOptions, Chosen, build_batch};
-pub(crate) use batch::{at_once, declare, empty, leave_to_others, restart};
+pub(crate) use batch::{
+    at_once, declare, empty, is_of_all_shards, leave_to_others, renew_all, restart,
+};
+pub(crate) use rows::rewrite;
 
 use crate::{
     model::{error::Result, index_state::IndexState, row_vtable::TableRows, schema::TableSchema},
@@ -175,6 +178,7 @@ impl<'t> Build<'t> {
             memory: MEMORY,
             chosen: Chosen::All,
             refuses_earlier: false,
+            renews: true,
         };
         let rows = &table.rows;
         Self { store, table, rows, options, limit: None, progress: None }
@@ -183,6 +187,13 @@ impl<'t> Build<'t> {
     /// Leaves out the indexes at these positions.
     pub(super) const fn without(mut self, indexes: &'static [usize]) -> Self {
         self.options.chosen = Chosen::Without(indexes);
+        self
+    }
+
+    /// Sets whether the build can write rows again. Otherwise, a row that lacks a field is an
+    /// [error](is_of_all_shards).
+    pub(super) const fn renewing(mut self, renews: bool) -> Self {
+        self.options.renews = renews;
         self
     }
 
@@ -266,8 +277,7 @@ impl<'t> Build<'t> {
                         txn.exclude_writers(self.table);
                     }
                     let (mut writer, _, written) = txn.writer(self.table)?;
-                    let of_shard = (written, store.inner.is_shard());
-                    build_batch(self.rows, self.table, &mut writer, of_shard, options)
+                    build_batch(self.rows, self.table, &mut writer, written, options)
                 },
             )?;
             for (index, state) in &batch.states {

@@ -7,15 +7,15 @@ use crate::{
     engine::{Ascending, Cursor as _, Query, Read, Write},
     model::{
         entry::{Position, RawEntry, ShortKey},
-        error::Result,
+        error::{Error, Result},
         index_state::LISTED,
         maintain::{Change, Image, Sink},
         row_vtable::TableRows,
-        schema::Source,
+        schema::{IndexSchema, Source},
     },
     placement::Writer,
     sort::{Merge, Sorters},
-    write::{aggregates::Gathered, rows::load_both, unique},
+    write::{aggregates::Gathered, references, rows::load_both, unique},
 };
 
 /// A range of rows.
@@ -35,6 +35,8 @@ pub(super) struct Done {
     pub(super) rows: u64,
     /// The primary key of the last row that was read; `None` if the range has no more rows.
     pub(super) last_read: Option<Vec<u8>>,
+    /// Whether a row has to be written again first, which this transaction can't do. Then the entries are not complete.
+    pub(super) is_refused: bool,
 }
 
 /// A duplicate: a row whose key in a unique index another row has.
@@ -50,13 +52,17 @@ pub(super) struct Met<'a> {
 
 type OnDuplicate<'a> = dyn FnMut(Met<'_>) -> Result<()> + 'a;
 
+/// Writes a row as it is, in the current version and with the current lists.
+pub(super) type WriteAgain<'a> =
+    &'a mut dyn FnMut(&mut Writer<'_, '_>, &Image, &Image) -> Result<()>;
+
 /// Rows that were written with older lists. A field that they lack has the default of their type, which can be another each time,
 /// or in another release. So the rows are written again before they get entries.
 pub(super) struct Renewal<'a> {
     /// The indexes that don't have the entries of all rows.
     pub(super) incomplete: &'a [usize],
-    /// Writes a row as it is, in the current version and with the current lists.
-    pub(super) write: &'a mut dyn FnMut(&mut Writer<'_, '_>, &Image, &Image) -> Result<()>,
+    /// `None` in one shard, if other shards have copies of its rows, or data of their entries.
+    pub(super) write: Option<WriteAgain<'a>>,
 }
 
 /// The maximum number of bytes of rows that are kept to be written again.
@@ -86,11 +92,12 @@ impl Renewed {
         writer: &mut Writer<'_, '_>,
         renewal: &mut Renewal<'_>,
     ) -> Result<()> {
+        let Some(write) = &mut renewal.write else { return Ok(()) };
         let (mut old, mut new) = (Image::default(), Image::default());
         for [primary_key, stored, renewed] in &self.rows {
             let bytes = [stored.as_slice(), renewed];
             load_both(rows, [&mut old, &mut new], primary_key, bytes, renewal.incomplete)?;
-            (renewal.write)(writer, &old, &new)?;
+            write(writer, &old, &new)?;
         }
         *self = Self::default();
         Ok(())
@@ -109,14 +116,17 @@ pub(super) fn add(
     indexes: &[usize],
     range: Range<'_>,
     memory: usize,
-    mut renewal: Option<&mut Renewal<'_>>,
+    renewal: &mut Renewal<'_>,
     on_duplicate: &mut OnDuplicate<'_>,
 ) -> Result<Done> {
     let first_aggregate = rows.schema.indexes.len();
     let (indexes, aggregates): (Vec<usize>, Vec<usize>) =
         indexes.iter().partition(|position| **position < first_aggregate);
     let mut sorters = Sorters::new(indexes.len(), &env::temp_dir(), memory);
-    let done = gather(rows, writer, (&indexes, &aggregates), range, (&mut sorters, &mut renewal))?;
+    let done = gather(rows, writer, (&indexes, &aggregates), range, (&mut sorters, renewal))?;
+    if done.is_refused {
+        return Ok(done);
+    }
     for (&index, sorted) in indexes.iter().zip(sorters.finish()?) {
         let source = Source::Index(index);
         let Some(declared) = rows.schema.index(source) else { continue };
@@ -153,7 +163,7 @@ fn gather(
     writer: &mut Writer<'_, '_>,
     (indexes, aggregates): (&[usize], &[usize]),
     range: Range<'_>,
-    (sorters, renewal): (&mut Sorters, &mut Option<&mut Renewal<'_>>),
+    (sorters, renewal): (&mut Sorters, &mut Renewal<'_>),
 ) -> Result<Done> {
     let (first_aggregate, mut totals) = (rows.schema.indexes.len(), Gathered::default());
     let (mut image, mut done, mut bytes) = (Image::default(), Done::default(), 0);
@@ -175,9 +185,14 @@ fn gather(
                 done.last_read = Some(image.primary_key().to_vec());
                 break true;
             }
-            if renewal.is_none() {
-                rows.load_stored(&mut image, fact.data, fact.primary_key)?;
-            } else if rows.load_renewed(&mut image, fact.data, fact.primary_key, &mut row)? {
+            if rows.load_renewed(&mut image, fact.data, fact.primary_key, &mut row)? {
+                if renewal.write.is_none() {
+                    done.is_refused = true;
+                    return Ok(done);
+                }
+                // A default can be another reference than when the reference was declared.
+                let orphaned = references::orphaned(rows, writer.reader(), &image, true)?;
+                orphaned.into_iter().next().map_or(Ok(()), Err)?;
                 older.push([fact.primary_key, fact.data, &row]);
             }
             image.check_lengths(rows.schema)?;
@@ -203,14 +218,72 @@ fn gather(
         };
         drop(facts);
         totals.write(rows, writer)?;
-        if let Some(renewal) = renewal {
-            older.write(rows, writer, renewal)?;
-        }
+        older.write(rows, writer, renewal)?;
         if is_done {
             return Ok(done);
         }
         after = Some(image.primary_key().to_vec());
     }
+}
+
+/// Writes all readable rows with older lists again.
+pub(super) fn renew(
+    rows: &TableRows,
+    writer: &mut Writer<'_, '_>,
+    renewal: &mut Renewal<'_>,
+) -> Result<()> {
+    let (mut image, mut row, mut position) = (Image::default(), Vec::new(), None);
+    loop {
+        let mut older = Renewed::default();
+        let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
+        let mut facts = writer.reader().cursor(query)?;
+        while !older.is_full() && facts.advance()? {
+            let fact = facts.entry();
+            if matches!(
+                rows.load_renewed(&mut image, fact.data, fact.primary_key, &mut row),
+                Ok(true)
+            ) {
+                older.push([fact.primary_key, fact.data, &row]);
+            }
+        }
+        drop(facts);
+        let Some([primary_key, ..]) = older.rows.last() else { return Ok(()) };
+        position = Some(Position { key: Vec::new(), primary_key: primary_key.clone() });
+        older.write(rows, writer, renewal)?;
+    }
+}
+
+/// Writes all entries of an index again, into the empty index. Entries in damaged pieces are lost.
+pub(crate) fn rewrite(rows: &TableRows, writer: &mut Writer<'_, '_>, index: usize) -> Result<()> {
+    let source = Source::Index(index);
+    let mut sorters = Sorters::new(1, &env::temp_dir(), super::MEMORY);
+    let mut entries = writer.reader().cursor(Query::new(source, KeyRange::ALL))?;
+    loop {
+        match entries.advance().map_err(Error::from) {
+            Ok(false) => break,
+            Ok(true) => {
+                let RawEntry { key, primary_key, data } = entries.entry();
+                sorters.push(0, key, primary_key, data, &[])?;
+            }
+            Err(Error::Corrupt { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    drop(entries);
+    writer.clear(index)?;
+    let is_unique = rows.schema.index(source).is_some_and(IndexSchema::has_one_entry_per_key);
+    for sorted in sorters.finish()? {
+        let mut entries = sorted.read();
+        if !is_unique {
+            writer.append(source, &mut entries)?;
+            continue;
+        }
+        // In a violated index, a key can have several entries.
+        while let Some(RawEntry { key, primary_key, data }) = entries.next()? {
+            writer.put_shared(index, key, primary_key, data)?;
+        }
+    }
+    Ok(())
 }
 
 /// Adds all entries except the first of each key, which the index already has.

@@ -6,13 +6,17 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{Build, BuildOptions, BuildReport, BuiltIndex, Chosen};
+use super::{Build, BuildOptions, BuildReport, BuiltIndex, Chosen, is_of_all_shards};
 use crate::{
     engine::{Read as _, is_of_left_shard},
     model::{error::Result, index_state::IndexState, schema::Source},
     placement::shards::{self, Locks},
     store::{OpenTable, Store, WriteTxn, engine_of, parts_of},
-    upkeep::parallel::{self, Sum},
+    upkeep::{
+        all_shards,
+        parallel::{self, Sum},
+        upgrade,
+    },
     usage::Progress,
 };
 
@@ -24,11 +28,13 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     let _held = engine_of(store)?.hold_moves();
     if tables.routing().is_reference() {
         // All copies are built in the same transactions, so they stay equal.
+        all_shards::align(&store.inner.engines, &table.tables, rows, Some(table))?;
         let build = Build { store, table, rows, options, limit, progress };
         return build.run_batches(|store, needed| begin(store, tables, needed));
     }
     let global = rows.distribution.global();
-    let local = BuildOptions { chosen: Chosen::Without(global), ..options };
+    let local =
+        BuildOptions { chosen: Chosen::Without(global), renews: rows.renews_in_shard(), ..options };
     let run = |(store, table): (Store, Arc<OpenTable>), progress: &dyn Fn(Progress)| {
         let progress: Box<dyn FnMut(Progress)> = Box::new(progress);
         let (store, table, progress) = (&store, &table, Some(progress));
@@ -51,7 +57,13 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
         }
     };
     let whole = parts.len();
-    let mut reports = parallel::each(parts, run, &mut report);
+    let mut reports = parallel::each(parts.clone(), run, &mut report);
+    if tables.are_complete()
+        && reports.iter().flat_map(|it| it.as_ref().err()).any(is_of_all_shards)
+    {
+        upgrade::renew_lists(store, table)?;
+        reports = parallel::each(parts, run, &mut report);
+    }
     let is_left_out =
         |global: &[usize]| matches!(options.chosen, Chosen::Without(it) if it == global);
     if !global.is_empty() && !is_left_out(global) {

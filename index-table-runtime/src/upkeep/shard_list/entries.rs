@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use super::super::{build, hidden::PAUSE, opening};
+use super::super::{build, hidden::PAUSE, opening, upgrade};
 use crate::{
     engine::{Cursor as _, Query, Read as _, ReadRecords as _, Write as _},
     model::{
@@ -83,6 +83,7 @@ impl<'a> ComingTable<'a> {
         if global.is_empty() || own.0.read()?.reader(&own.1)?.count(&first)?.found == 0 {
             return Ok(None);
         }
+        upgrade::renew_lists(&own.0, &own.1)?;
         let (readable, unreadable) = by_state(&engine.read()?, table, tables)?;
         let table = Arc::clone(table);
         Ok(Some(Self { engine, table, shard, own, readable, unreadable }))

@@ -114,7 +114,7 @@ impl fmt::Display for Finding {
             }
             FindingKind::WrongConversion => "correct the `From` or `TryFrom` of a later version",
             FindingKind::Duplicate => "change or delete one of the two rows, then `repair`",
-            FindingKind::WrongCount if self.index.is_some() => "`repair` rebuilds the index",
+            FindingKind::WrongCount if self.index.is_some() => "`repair` writes its entries again",
             FindingKind::WrongCount => "copy the rows to another table",
             FindingKind::Orphan => "insert the missing row, or change or delete the referring row",
             FindingKind::WrongTotals => "`repair` writes the totals of its rows",

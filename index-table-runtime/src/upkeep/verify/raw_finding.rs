@@ -34,8 +34,8 @@ pub(super) enum Fix {
     Delete,
     /// Write the entry with this data.
     Put(Rc<[u8]>),
-    /// Remove all entries of the index.
-    Clear,
+    /// Write all entries of the index again.
+    Rewrite,
     /// Write this record for the group of the aggregate at this position, or remove it.
     Totals(usize, Option<Vec<u8>>),
     /// Empty the queue, before all other fixes.

@@ -43,6 +43,10 @@ const BATCH_BYTES: usize = 1 << 20;
 /// [`delete_unreadable_rows`](Repair::delete_unreadable_rows). Two rows with the same key in a unique index
 /// are reported and left too, since a repair can't choose between them.
 ///
+/// Rows that were written with other fields are written again first, so that no entry and no total rests on
+/// a default that can be another value later; in a store with several shards, `upgrade` does that before the repair. An index
+/// without its right count of entries keeps them all, in new pages.
+///
 /// An index that lacks entries is skipped: use the repository's `build`. Eventual indexes are repaired
 /// without waiting for their worker. If their queue is damaged, it is emptied
 /// ([`DamagedQueue`](crate::FindingKind::DamagedQueue)).
@@ -142,7 +146,8 @@ impl<'t, 's> Repair<'t, 's> {
 
     /// Repairs the differences of the whole table.
     ///
-    /// Cost: the cost of [`Verify`](crate::Verify), and a write for each finding. Memory for a thousand
+    /// Cost: the cost of [`Verify`](crate::Verify), a read of all rows, and a write for each finding and for each row that was
+    /// written with other fields. Memory for a thousand
     /// findings at a time.
     ///
     /// # Errors
@@ -224,6 +229,10 @@ impl Part<'_> {
             Some(unreadable) => unreadable.clone(),
             None => walk::unreadable(rows.schema, writer.reader())?,
         };
+        // In a store with several shards, rows stay as they are.
+        if !only_global && shard.is_none() {
+            build::renew_all(rows, writer, &unreadable.incomplete)?;
+        }
         if delete_unreadable {
             let before = report.total();
             self.delete_unreadable(writer, report)?;
@@ -255,7 +264,7 @@ impl Part<'_> {
             let mut removed = false;
             for found in &batch.found {
                 watched.note_untold();
-                removed |= apply_fix(rows.schema, writer, &unreadable.violated, found)?;
+                removed |= apply_fix(rows, writer, &unreadable.violated, found)?;
                 report.add_repaired(rows.schema, shard, found);
             }
             // A piece after a removed one may be wrong without it, so the stage starts again.
@@ -364,12 +373,13 @@ impl Batch {
 /// Applies the fix of one finding. Returns true if the fix removed pieces of an index. In the `violated`
 /// indexes, a key can have several entries.
 fn apply_fix(
-    schema: &TableSchema,
+    rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     violated: &[usize],
     found: &RawFinding,
 ) -> Result<bool> {
     let RawFinding { source, key, primary_key, fix, .. } = found;
+    let schema = rows.schema;
     if let Fix::Totals(aggregate, record) = fix {
         return aggregates::set(writer, *aggregate, key, record.as_deref()).map(|()| false);
     }
@@ -396,7 +406,7 @@ fn apply_fix(
             check_length(schema, *source, key, primary_key)?;
             writer.change(Change::PutEntry { index, key, primary_key, data })?;
         }
-        Fix::Clear => writer.clear(index)?,
+        Fix::Rewrite => build::rewrite(rows, writer, index)?,
     }
     Ok(false)
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use heed::{CommitOrAbort, MdbError};
+use heed::{CommitOrAbort, DatabaseOpener, MdbError, RwTxn, WithoutTls};
 
 use super::{
     block::Block,
@@ -12,7 +12,10 @@ use super::{
     tail::{self, Fault, Record},
     weaken,
 };
-use crate::engine::lmdb::names::{Database, Env};
+use crate::engine::lmdb::{
+    names::{CATALOG, Database, Env, FILE, LIST_COPIES},
+    pages,
+};
 
 /// The reason why a record could not be applied.
 pub(in crate::engine::lmdb) enum Failure {
@@ -152,12 +155,17 @@ pub(in crate::engine::lmdb) fn apply_sections(
     let txn = env.write_txn()?;
     let actual = txn.id() as u64;
     let expected = Cell::new(actual);
+    let mut copies = ListCopies { env, before: actual.saturating_sub(1), are_intact: None };
     env.create_databases_and_commit(txn, |opener, txn| {
-        let mut open: Option<(String, Database<'_>)> = None;
+        let (mut open, mut is_changed): (Option<(String, Database<'_>)>, _) = (None, false);
         each(&mut |section, place| {
             expected.set(section.number);
             for operation in Operations::of(section.changes) {
                 let (name, operation) = operation.map_err(|_| malformed(place))?;
+                if name == LIST_COPIES && !copies.are_intact() {
+                    continue;
+                }
+                is_changed = true;
                 if open.as_ref().is_none_or(|(open, _)| open != name) {
                     let found = match operation {
                         Operation::Create => opener.create_database(txn, Some(name))?,
@@ -189,6 +197,9 @@ pub(in crate::engine::lmdb) fn apply_sections(
             }
             Ok(())
         })?;
+        if !is_changed && copies.are_intact == Some(false) {
+            touch(opener, txn)?;
+        }
         if expected.get() != actual && !weaken::any() {
             let reason = format!(
                 "record {record} belongs to LMDB's transaction {}, but the next transaction is {actual}",
@@ -199,6 +210,33 @@ pub(in crate::engine::lmdb) fn apply_sections(
         Ok(CommitOrAbort::<(), ()>::Commit(()))
     })
     .map(drop)
+}
+
+/// The second copies of lists in a file. LMDB must not change them if their pages are damaged, and the file can do without them.
+struct ListCopies<'e> {
+    env: &'e Env,
+    /// The transaction before this one.
+    before: u64,
+    are_intact: Option<bool>,
+}
+
+impl ListCopies<'_> {
+    fn are_intact(&mut self) -> bool {
+        let Self { env, before, are_intact } = self;
+        let look = || pages::is_intact(&env.path().join(FILE), *before, LIST_COPIES);
+        *are_intact.get_or_insert_with(look)
+    }
+}
+
+/// Writes a record of the catalog again. LMDB gives a transaction without a change no number, and each record has its own.
+fn touch(opener: &DatabaseOpener<'_, WithoutTls>, txn: &mut RwTxn<'_>) -> Result<(), Failure> {
+    let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
+    let Some(catalog) = catalog else { return Ok(()) };
+    let first = catalog.first(txn)?.map(|(key, record)| (key.to_vec(), record.to_vec()));
+    if let Some((key, record)) = first {
+        catalog.put(txn, &key, &record)?;
+    }
+    Ok(())
 }
 
 pub(in crate::engine::lmdb) fn malformed(place: Place) -> Failure {

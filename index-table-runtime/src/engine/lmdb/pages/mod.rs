@@ -164,17 +164,32 @@ pub(super) fn look_at_snapshot(
     Ok(Some(Looked { damaged_copies }))
 }
 
-/// Whether each page of a database is intact in the state of the transaction `txn`, and the state is not too old.
+/// Whether each page of a database is intact in the state of the transaction `txn`, so that entries can be replaced. False if the state
+/// is too old.
 pub(super) fn is_intact(path: &Path, txn: u64, database: &str) -> bool {
-    let look = || -> Result<bool, Fault> {
-        let mut file = File::open(path)?;
-        let metas = metas(&mut file)?;
-        let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(false) };
-        let mut progress = |_, _| ();
-        let check = PageCheck::new(&mut file, meta, Depth::Roots, &mut progress)?;
-        Ok(check.run_in(database)?.is_none())
-    };
-    look().unwrap_or(false)
+    matches!(look_at_database(path, txn, database, false), Ok(None))
+}
+
+/// Checks each page of a database in the state of the transaction `txn`, so that it can be read. Returns its damage.
+pub(super) fn look_at_copies(
+    path: &Path,
+    txn: u64,
+    database: &str,
+) -> Result<Option<String>, Fault> {
+    look_at_database(path, txn, database, true)
+}
+
+fn look_at_database(
+    path: &Path,
+    txn: u64,
+    database: &str,
+    read: bool,
+) -> Result<Option<String>, Fault> {
+    let mut file = File::open(path)?;
+    let metas = metas(&mut file)?;
+    let meta = metas.iter().find(|meta| meta.txn == txn);
+    let meta = meta.ok_or_else(|| Fault::from(format!("it has no state of transaction {txn}")))?;
+    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.run_in(database, read)
 }
 
 /// Checks that the file has all pages of its last state. No process has the store open.

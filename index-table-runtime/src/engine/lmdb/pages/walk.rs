@@ -3,9 +3,9 @@
 
 use std::{
     cmp::Ordering,
-    collections::VecDeque,
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
+    mem,
 };
 
 use super::{
@@ -30,7 +30,7 @@ pub(super) struct PageCheck<'f> {
     /// The transaction of the last list of free pages.
     last_list: Option<u64>,
     /// The named databases.
-    found: VecDeque<(String, Database)>,
+    found: Vec<(String, Database)>,
     /// Is called with the number of marked pages and the number of all pages.
     progress: &'f mut dyn FnMut(u64, u64),
     marked: u64,
@@ -85,7 +85,7 @@ impl<'f> PageCheck<'f> {
             pages,
             used,
             last_list: None,
-            found: VecDeque::new(),
+            found: Vec::new(),
             progress,
             marked: 0,
         })
@@ -114,27 +114,34 @@ impl<'f> PageCheck<'f> {
             return Err(reason.into());
         }
         self.database("of names", Of::Names, &meta.names, true)?;
-        let mut damaged_copies = None;
-        while let Some((name, database)) = self.found.pop_front() {
-            if name == LIST_COPIES && !everything {
-                damaged_copies = damage(self.named(&name, &database, true))?;
-            } else {
-                self.named(&name, &database, everything)?;
-            }
+        let found = mem::take(&mut self.found);
+        // They are the last, so that a page of another database in their tree is damage of theirs.
+        let (copies, others): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(name, _)| name == LIST_COPIES);
+        for (name, database) in others {
+            self.named(&name, &database, everything)?;
         }
-        Ok(damaged_copies)
+        let Some((name, database)) = copies.first() else { return Ok(None) };
+        let walked = self.named(name, database, true);
+        if everything { walked.map(|()| None) } else { damage(walked) }
     }
 
-    /// Checks each page of one database. Returns its damage.
-    pub(super) fn run_in(mut self, only: &str) -> Result<Option<String>> {
+    /// Checks each page of one database, and unless they are only `read`, that none of them is free or the root of another database.
+    /// Returns its damage.
+    pub(super) fn run_in(mut self, only: &str, read: bool) -> Result<Option<String>> {
         let meta = self.meta;
-        self.database("of names", Of::Names, &meta.names, true)?;
-        while let Some((name, database)) = self.found.pop_front() {
-            if name == only {
-                return damage(self.named(&name, &database, true));
-            }
+        if !read {
+            self.database("of free pages", Of::FreePages, &meta.free, true)?;
         }
-        Ok(None)
+        self.database("of names", Of::Names, &meta.names, true)?;
+        let found = mem::take(&mut self.found);
+        let (only, others): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(name, _)| name == only);
+        for (name, database) in others.iter().filter(|_| !read) {
+            self.named(name, database, false)?;
+        }
+        let Some((name, database)) = only.first() else { return Ok(None) };
+        damage(self.named(name, database, true))
     }
 
     fn named(&mut self, name: &str, database: &Database, whole: bool) -> Result<()> {
@@ -249,7 +256,7 @@ impl<'f> PageCheck<'f> {
                 let database = database
                     .ok_or_else(|| tree.page_damaged(number, "a database has no description"))?;
                 let name = String::from_utf8_lossy(node.key).into_owned();
-                self.found.push_back((name, database));
+                self.found.push((name, database));
                 Ok(())
             }
             Of::Names | Of::Entries => {

@@ -371,7 +371,7 @@ impl<'t> TableCheck<'t> {
         if let (Some(source), Some(steps)) = (source, self.steps) {
             let stored = self.reader.stored(source)?;
             if let Some(stored) = stored.filter(|stored| *stored != steps) {
-                let fix = if source == Source::Facts { Fix::None } else { Fix::Clear };
+                let fix = if source == Source::Facts { Fix::None } else { Fix::Rewrite };
                 let reason = format!("LMDB counts {stored} of them, and there are {steps}");
                 self.report(FindingKind::WrongCount, source, RawEntry::NOWHERE, reason, fix);
             }

@@ -1,9 +1,10 @@
 //! A release of a program that is deployed again after a later one: it doesn't lose the fields of the later one.
 
-#[path = "support/data_files.rs"]
+#[path = "../support/data_files.rs"]
 mod data_files;
+mod kept;
 #[cfg(feature = "postgres")]
-#[path = "support/postgres.rs"]
+#[path = "../support/postgres.rs"]
 mod postgres;
 
 use std::path::Path;

@@ -1,9 +1,16 @@
 //! The record of a table's lists stands twice in a data file, and one copy is enough.
 
-use std::{env, error, fs, path::Path, process::Command};
+mod pages;
+mod shards;
+
+use std::{
+    env, error,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
 
 use heed::{CommitOrAbort, Database, EnvOpenOptions, RwTxn, types::Bytes};
-use index_table::{Durability, Error, IndexTable, Result, ShardMap, Store};
+use index_table::{Durability, Error, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
 
 type TestResult = std::result::Result<(), Box<dyn error::Error>>;
@@ -21,6 +28,15 @@ struct Order {
 enum Note {
     Text(String),
     Number(u64),
+}
+
+/// The same table with another name.
+#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "purchases", was = "orders", repository = Purchases)]
+struct Purchase {
+    #[primary_key]
+    tenant: u32,
+    note: Option<Note>,
 }
 
 /// A table whose record is longer than a page.
@@ -333,6 +349,13 @@ fn another_process() -> TestResult {
     let dir = Path::new(&dir);
     match &*work {
         "insert" => Ok(insert(dir, &number(2))?),
+        "text" => Ok(insert(dir, &text(1))?),
+        "insert other" => Ok(insert(dir, &text(3))?),
+        "rename" => {
+            let store = open(dir)?;
+            let _renamed = Purchases::open(&store)?;
+            Ok(Orders::open(&store).map(drop)?)
+        }
         "lose" => [0, 1].into_iter().try_for_each(|at| replace(dir, at, None)),
         _ => {
             let [first, _] = copies(dir)?;
@@ -341,192 +364,95 @@ fn another_process() -> TestResult {
     }
 }
 
-fn in_another_process(dir: &Path, work: &str) -> TestResult {
+fn other_process(dir: &Path, work: &str) -> std::io::Result<Command> {
     let mut child = Command::new(env::current_exe()?);
     child.args(["another_process", "--exact", "--ignored"]).env(DIRECTORY, dir).env(WORK, work);
-    let done = child.output()?;
-    let output = String::from_utf8_lossy(&done.stdout).into_owned();
-    assert!(done.status.success() && output.contains("1 passed"), "{output}");
+    child.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Ok(child)
+}
+
+fn done(child: &Output) {
+    let output = String::from_utf8_lossy(&child.stdout).into_owned();
+    assert!(child.status.success() && output.contains("1 passed"), "{output}");
+}
+
+fn in_another_process(dir: &Path, work: &str) -> TestResult {
+    done(&other_process(dir, work)?.output()?);
     Ok(())
 }
 
-const PAGE: usize = 4096;
-
-fn short(bytes: &[u8], at: usize) -> usize {
-    u16::from_ne_bytes([bytes[at], bytes[at + 1]]).into()
-}
-
-fn long(bytes: &[u8], at: usize) -> usize {
-    let word = bytes[at..at + 8].first_chunk().copied();
-    usize::try_from(u64::from_ne_bytes(word.expect("eight bytes"))).expect("a number of a page")
-}
-
-/// Returns the value of a key in the only page of a tree, or the page where a long value begins.
-fn value<'f>(file: &'f [u8], page: usize, key: &[u8]) -> Option<(&'f [u8], bool)> {
-    let page = &file[page * PAGE..(page + 1) * PAGE];
-    let nodes = (16..short(page, 12)).step_by(2).map(|at| &page[short(page, at)..]);
-    let mut found = nodes.filter(|node| node[8..8 + short(node, 6)] == *key);
-    found.next().map(|node| (&node[8 + key.len()..], short(node, 4) & 1 != 0))
-}
-
-/// Fills the page with a copy by zeros. It is the only page of a database, or the first page of a long record.
-fn zero_page(path: &Path, database: &str, key: &str) -> TestResult {
-    let path = path.join("data.mdb");
-    let mut file = fs::read(&path)?;
-    let newest = if long(&file, 128 + 16) < long(&file, PAGE + 128 + 16) { PAGE } else { 0 };
-    let names = long(&file, newest + 16 + 24 + 48 + 40);
-    let (record, _) = value(&file, names, database.as_bytes()).ok_or("no database")?;
-    let root = long(record, 40);
-    let (found, is_long) = value(&file, root, key.as_bytes()).ok_or("no record")?;
-    let page = if is_long { long(found, 0) } else { root };
-    file[page * PAGE..(page + 1) * PAGE].fill(0);
-    Ok(fs::write(&path, file)?)
-}
-
-/// One page has the second copies of all tables.
+/// Each process makes lists of its own for the new table.
 #[test]
-fn a_store_without_a_readable_page_of_second_copies_is_read_and_written() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    insert(dir.path(), &text(1))?;
-    zero_page(dir.path(), ".lists", "orders")?;
-    let found = finding(dir.path())?;
-    assert!(found.contains("database `.lists`"), "{found}");
-    assert!(found.contains("restore the directory from a copy"), "{found}");
-    assert_eq!(rows(dir.path())?, [text(1)]);
-    insert(dir.path(), &number(2))?;
-    assert_eq!(rows(dir.path())?, [text(1), number(2)]);
-    assert!(finding(dir.path())?.contains("database `.lists`"));
-    Ok(())
-}
-
-#[test]
-fn a_long_record_is_read_without_the_page_of_one_copy() -> TestResult {
-    for (database, key) in [(".catalog", "wide.@lists"), (".lists", "wide")] {
+fn processes_that_open_a_new_store_at_once_write_both_copies() -> TestResult {
+    for _ in 0..3 {
         let dir = tempfile::tempdir()?;
-        let insert = |wide: &Wide| {
-            let store = open(dir.path())?;
-            let wides = Wides::open(&store)?;
-            store.transaction(|txn| wides.insert(txn, wide))
-        };
-        let rows = || {
-            let store = Store::options().read_only(true).open(dir.path())?;
-            let wides = Wides::open(&store)?;
-            wides.all(&store.read()?).rows().collect::<Result<Vec<_>>>()
-        };
-        let first = Wide::default();
-        insert(&first)?;
-        zero_page(dir.path(), database, key)?;
-        let found = finding(dir.path())?;
-        assert!(found.contains(&format!("database `{database}`")), "{found}");
-        assert_eq!(rows()?, std::slice::from_ref(&first));
-        // With a new list.
-        let second = Wide { id: 1, more: Some(3), ..Wide::default() };
-        insert(&second)?;
-        assert_eq!(rows()?, [first, second]);
-        assert!(finding(dir.path())?.contains(&format!("database `{database}`")));
-    }
-    Ok(())
-}
-
-fn open_shards(path: &Path) -> Result<(Store, Orders)> {
-    let map = ShardMap::ranges().to("north", ..10u32).to("south", 10u32..);
-    let options = Store::options().durability(Durability::None);
-    let options = options.shard("north", "north").shard("south", "south");
-    let store = options.map("tenants", map).open(path)?;
-    let orders = Orders::open(&store)?;
-    Ok((store, orders))
-}
-
-#[test]
-fn one_copy_is_enough_in_each_shard() -> TestResult {
-    for shard in ["north", "south"] {
-        for at in [0, 1] {
-            let dir = tempfile::tempdir()?;
-            {
-                let (store, orders) = open_shards(dir.path())?;
-                store.transaction(|txn| {
-                    orders.insert(txn, &text(1))?;
-                    orders.insert(txn, &number(11))
-                })?;
-                store.check()?;
-            }
-            let file = dir.path().join(shard);
-            let [Some(intact), _] = copies(&file)? else { return Err("no record".into()) };
-            replace(&file, at, Some(&damaged(&intact)))?;
-            {
-                let store = Store::options().read_only(true).open(dir.path())?;
-                let orders = Orders::open(&store)?;
-                let rows = orders.all(&store.read()?).rows().collect::<Result<Vec<_>>>()?;
-                assert_eq!(rows, [text(1), number(11)]);
-                let found = store.check().err().ok_or("nothing was found")?.to_string();
-                assert!(found.contains("copy of their record is damaged"), "{found}");
-            }
-            let (store, orders) = open_shards(dir.path())?;
-            store.transaction(|txn| orders.insert(txn, &Order { tenant: 2, note: None }))?;
-            store.check()?;
-            drop((orders, store));
-            assert_eq!(copies(&file)?, [Some(intact.clone()), Some(intact)]);
+        let children = ["insert", "text", "insert other"];
+        let children =
+            children.map(|work| other_process(dir.path(), work).and_then(|mut it| it.spawn()));
+        for child in children {
+            done(&child?.wait_with_output()?);
         }
+        assert_eq!(rows(dir.path())?, [text(1), number(2), text(3)]);
+        open(dir.path())?.check()?;
+        let [first, second] = copies(dir.path())?;
+        assert!(first.is_some() && first == second);
     }
     Ok(())
 }
 
+/// The new table has no lists yet.
 #[test]
-fn a_check_reads_the_pages_of_the_shard_map_manager() -> TestResult {
+fn a_table_with_the_name_of_a_renamed_one_does_not_stop_other_tables() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let (store, orders) = open_shards(dir.path())?;
+    let store = open(dir.path())?;
+    let (orders, wides) = (Orders::open(&store)?, Wides::open(&store)?);
     store.transaction(|txn| orders.insert(txn, &text(1)))?;
+    in_another_process(dir.path(), "rename")?;
+    // With a list that the file lacks.
+    store.transaction(|txn| wides.insert(txn, &Wide::default()))?;
+    drop((orders, wides));
+    let orders = Orders::open(&store)?;
+    store.transaction(|txn| orders.insert(txn, &number(2)))?;
     store.check()?;
     drop((orders, store));
-    zero_page(dir.path(), ".lists", "orders")?;
-    let found = finding(dir.path())?;
-    assert!(found.contains("database `.lists`"), "{found}");
+    assert_eq!(rows(dir.path())?, [number(2)]);
+    let store = open(dir.path())?;
+    let purchases = Purchases::open(&store).map(drop);
+    assert!(matches!(purchases, Err(Error::SchemaMismatch { .. })), "{purchases:?}");
     Ok(())
 }
 
-/// The shard map manager has the record of each table twice, too.
-#[test]
-fn one_copy_is_enough_for_the_shard_map_manager() -> TestResult {
-    for (database, key) in [(".shards", "lists.orders"), (".lists", "orders")] {
-        for is_missing in [false, true] {
-            let dir = tempfile::tempdir()?;
-            {
-                let (store, orders) = open_shards(dir.path())?;
-                store.transaction(|txn| orders.insert(txn, &text(1)))?;
-                store.check()?;
-            }
-            let change = |change: &mut dyn FnMut(&[u8]) -> Option<Vec<u8>>| -> TestResult {
-                #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-                // SAFETY: nothing else has the files of this test open.
-                let env = unsafe { EnvOpenOptions::new().max_dbs(1).open(dir.path())? };
-                let txn = env.write_txn()?;
-                env.create_databases_and_commit(txn, |opener, txn| {
-                    let records = opener.create_database::<Bytes, Bytes>(txn, Some(database))?;
-                    let key = key.as_bytes();
-                    let before = records.get(txn, key)?.unwrap_or_default().to_vec();
-                    match change(&before) {
-                        Some(after) => records.put(txn, key, &after)?,
-                        None => drop(records.delete(txn, key)?),
-                    }
-                    Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
-                })?;
-                Ok(())
-            };
-            let mut intact = Vec::new();
-            change(&mut |record| {
-                intact = record.to_vec();
-                (!is_missing).then(|| damaged(record))
-            })?;
-            let found = finding(dir.path())?;
-            assert!(found.contains("table `orders`") && found.contains("copy of their"), "{found}");
-            let (store, orders) = open_shards(dir.path())?;
-            store.check()?;
-            drop((orders, store));
-            change(&mut |record| {
-                assert_eq!(record, intact);
-                Some(record.to_vec())
-            })?;
+/// Removes the database of the second copies, as if a release without them had written the file.
+fn remove_second_copies(path: &Path) -> TestResult {
+    raw(path, |[_, second], txn| {
+        #[expect(unsafe_code, reason = "other handles become invalid")]
+        // SAFETY: there is no other handle.
+        unsafe {
+            second.remove(txn)
         }
+    })
+}
+
+#[test]
+fn a_file_that_never_had_second_copies_gets_all_of_them_at_once() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    insert(dir.path(), &text(1))?;
+    {
+        let store = open(dir.path())?;
+        let wides = Wides::open(&store)?;
+        store.transaction(|txn| wides.insert(txn, &Wide::default()))?;
     }
+    remove_second_copies(dir.path())?;
+    Store::options().read_only(true).open(dir.path())?.check()?;
+    let store = open(dir.path())?;
+    store.check()?;
+    drop(Wides::open(&store)?);
+    store.check()?;
+    drop(store);
+    let [first, second] = copies(dir.path())?;
+    assert!(first.is_some() && first == second);
+    // Now, a missing copy is lost.
+    replace(dir.path(), 1, None)?;
+    assert!(finding(dir.path())?.contains("the second copy of their record is missing"));
     Ok(())
 }
