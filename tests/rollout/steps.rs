@@ -28,15 +28,25 @@ fn owned(users: u32) -> u64 {
     (1..=users).map(|id| u64::from(id % 7 == 3)).sum()
 }
 
-fn is_announced(users: &UserRepository, store: &Store) -> TestResult {
-    let found = users.find_by_owner(&store.read()?, "o3").count();
+/// Checks that the index is not readable because of this state.
+fn has_state(users: &UserRepository, store: &Store, expected: &IndexState) -> TestResult {
+    let find = || users.find_by_owner(&store.read()?, "o3").count();
+    let found = match find() {
+        // A server can return it once after a change of the declaration.
+        Err(Error::SnapshotTooOld { .. }) => find(),
+        found => found,
+    };
     match found {
         Err(Error::IndexNotReadable { table: "users", index: "owner", state }) => {
-            assert_eq!(state, IndexState::Announced);
+            assert_eq!(state, *expected);
             Ok(())
         }
         other => Err(format!("{other:?}").into()),
     }
+}
+
+fn is_announced(users: &UserRepository, store: &Store) -> TestResult {
+    has_state(users, store, &IndexState::Announced)
 }
 
 fn build(users: &UserRepository, store: &Store) -> index_table::Result<IndexState> {
@@ -95,7 +105,7 @@ fn an_index_is_built_when_the_clients_of_the_earlier_release_have_ended() -> Tes
         build_soon(&users, &store)?;
         // Rows of the earlier release have no owner.
         assert_eq!(users.find_by_owner(&store.read()?, "").count()?, 49 + 10 + 1);
-        assert_eq!(later.ask("owner o3"), "1");
+        assert_eq!(later.ask("owner o3"), "2");
         assert_eq!(later.ask("put 1 80"), "ok");
         assert_eq!(users.find_by_owner(&store.read()?, "o3").count()?, owned(80));
         assert_eq!(later.ask("verify"), "ok");
@@ -111,14 +121,11 @@ fn an_earlier_release_is_deployed_again() -> TestResult {
         let store = place.open()?;
         let users = UserRepository::open(&store)?;
         store.transaction(|txn| (1..=50).try_for_each(|id| users.put(txn, &user(id)).map(drop)))?;
-        assert_eq!(users.find_by_owner(&store.read()?, "o3").count()?, owned(50));
         let before = store.read()?;
+        assert_eq!(users.find_by_owner(&before, "o3").count()?, owned(50));
 
         let mut earlier = Client::start(place, "first")?;
-        match users.find_by_owner(&store.read()?, "o3").count() {
-            Err(Error::IndexNotReadable { index: "owner", state: IndexState::Retired, .. }) => {}
-            other => panic!("{other:?}"),
-        }
+        has_state(&users, &store, &IndexState::Retired)?;
         // A snapshot of before has the index.
         assert_eq!(users.find_by_owner(&before, "o3").count()?, owned(50));
         drop(before);

@@ -2,12 +2,12 @@
 //!
 //! | column | contents |
 //! |---|---|
-//! | `k` | a random number of the client below 2³¹ (4 bytes, big-endian) ‖ the name of the table |
+//! | `k` | the name of the table ‖ `00` ‖ a random number of the client below 2³¹ (4 bytes, big-endian) |
 //! | `v` | the hash of each part that it maintains (8 bytes) |
 //!
 //! A client has an advisory lock (31 bits of a hash of the schema, its number) in the session of one of its connections, so the server
 //! knows when its process has ended. If the connection is lost, another one gets the lock within [`PERIOD`]. The rows of clients
-//! without a lock don't count, and are removed by others. All this is a hint: what a client may write is decided by the record of the
+//! without a lock don't count, and are removed when another client opens the table. All this is a hint: what a client may write is decided by the record of the
 //! table. The statements are transactions of their own, READ COMMITTED, on another connection than those of transactions.
 
 use std::{
@@ -39,7 +39,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The number of the client in a row of the SQL table.
-const NUMBER: &str = "('x' || encode(substr(k, 1, 4), 'hex'))::bit(32)::int8::oid";
+const NUMBER: &str = "('x' || encode(substr(k, length(k) - 3), 'hex'))::bit(32)::int8::oid";
 
 /// The tables that this client has open for writing.
 pub(super) struct Clients {
@@ -131,7 +131,7 @@ impl Shared {
             let parts: Vec<u8> = parts.iter().flat_map(|part| part.to_be_bytes()).collect();
             rows.push(format!("({key}, '\\x{}'::bytea)", hex(&parts)));
         }
-        let (clients, [class, number]) = (&self.relation.sql, self.lock);
+        let (clients, [class, number]) = (self.clients(), self.lock);
         let mut sql = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000; \
              SELECT pg_try_advisory_lock({class}, {number}) WHERE NOT {}; ",
@@ -146,16 +146,38 @@ impl Shared {
         if !gone.is_empty() {
             sql += &format!("DELETE FROM {clients} WHERE k IN ({}); ", gone.join(", "));
         }
-        sql += &format!("DELETE FROM {clients} WHERE NOT {}; COMMIT", self.is_locked(NUMBER));
+        sql += "COMMIT";
         elsewhere(&self.pool, |connection| connection.simple(&sql))?;
         let was_closed = |table: &String| tables.get(table).is_some_and(|it| it.times == 0);
         self.tables.lock().retain(|table, open| open.times > 0 || !was_closed(table));
         Ok(())
     }
 
+    fn clients(&self) -> &str {
+        &self.relation.sql
+    }
+
+    /// Returns the key of the row for a table.
     fn key(&self, table: &str) -> String {
         let [_, number] = self.lock.map(i32::to_be_bytes);
-        format!("'\\x{}{}'::bytea", hex(&number), hex(table.as_bytes()))
+        format!("'\\x{}00{}'::bytea", hex(table.as_bytes()), hex(&number))
+    }
+
+    /// Returns the condition for the rows of a table.
+    fn is_of(table: &str) -> String {
+        let table = hex(table.as_bytes());
+        format!("k >= '\\x{table}00'::bytea AND k < '\\x{table}01'::bytea")
+    }
+
+    /// Removes the rows of ended clients for a table.
+    fn forget_ended(&self, table: &str) -> Result<()> {
+        let (clients, rows, is_locked) =
+            (self.clients(), Self::is_of(table), self.is_locked(NUMBER));
+        let sql = format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000; \
+             DELETE FROM {clients} WHERE {rows} AND NOT {is_locked}; COMMIT"
+        );
+        elsewhere(&self.pool, |connection| connection.simple(&sql)).map(drop)
     }
 
     /// Returns the condition that the client with this number has its lock.
@@ -169,11 +191,10 @@ impl Shared {
 
     /// Returns the parts that each other client with the table maintains.
     fn others(&self, table: &str) -> Result<Vec<Vec<u64>>> {
-        let (clients, own, name) = (&self.relation.sql, self.key(""), hex(table.as_bytes()));
+        let (clients, rows, own) = (self.clients(), Self::is_of(table), self.key(table));
         let sql = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; \
-             SELECT string_agg(encode(v, 'hex'), ',') FROM {clients} \
-             WHERE substr(k, 5) = '\\x{name}'::bytea AND substr(k, 1, 4) <> {own} AND {}; COMMIT",
+             SELECT string_agg(encode(v, 'hex'), ',') FROM {clients} WHERE {rows} AND k <> {own} AND {}; COMMIT",
             self.is_locked(NUMBER)
         );
         let Some(all) = elsewhere(&self.pool, |connection| connection.simple(&sql))? else {
@@ -219,9 +240,11 @@ impl Engine {
                 open.times = open.times.saturating_sub(1);
             }
         }
-        let renewed = if is_open { self.clients.shared.renew() } else { Ok(()) };
+        let shared = &self.clients.shared;
+        let renewed = if is_open { shared.renew() } else { Ok(()) };
         self.clients.wake();
-        renewed
+        renewed?;
+        if is_open { shared.forget_ended(table) } else { Ok(()) }
     }
 
     /// Returns for each of these parts whether another client has the table open without it. Waits up to a second for the end of

@@ -188,13 +188,14 @@ impl Dialect {
         ))
     }
 
-    /// Returns the query that locks the schema until the session unlocks it. Without such a lock, concurrent changes of
-    /// the tables conflict and run again.
-    pub(super) const fn lock(self) -> Option<&'static str> {
+    /// Returns the queries that lock the schema, and unlock it. Without such a lock, concurrent changes of the tables conflict and
+    /// run again.
+    pub(super) const fn lock(self) -> Option<[&'static str; 2]> {
         match self {
-            Self::PostgreSql => {
-                Some("SELECT pg_advisory_lock(hashtextextended($1::text, 0))::text")
-            }
+            Self::PostgreSql => Some([
+                "SELECT pg_advisory_lock(hashtextextended($1::text, 0))::text",
+                "SELECT pg_advisory_unlock(hashtextextended($1::text, 0))::text",
+            ]),
             Self::YugabyteDb | Self::CockroachDb => None,
         }
     }

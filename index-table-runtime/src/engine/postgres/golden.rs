@@ -69,7 +69,7 @@ fn statements() -> String {
             add(&format!("begin to {kind}"), dialect.begin(writes));
             add(&format!("the number of a {kind} transaction"), dialect.number(writes));
         }
-        add("lock", dialect.lock().unwrap_or("(none)"));
+        add("lock", dialect.lock().map_or("(none)", |[lock, _]| lock));
         for relation in [&facts, &town, &email] {
             add("create", &dialect.create(relation, &[]));
             add("create in parts", &dialect.create(relation, &Dialect::splits(3)));

@@ -206,7 +206,7 @@ impl Pool {
         let leased = |connection, is_new| Leased {
             pool: Arc::clone(self),
             connection,
-            is_locked: false,
+            locked: None,
             is_new,
             counts: true,
         };
@@ -280,8 +280,8 @@ impl Drop for Counted {
 pub(super) struct Leased {
     pool: Arc<Pool>,
     connection: Option<Arc<Connection>>,
-    /// Whether the session has an advisory lock.
-    is_locked: bool,
+    /// The name of the lock of the session.
+    locked: Option<String>,
     is_new: bool,
     /// Whether the connection is closed when this is dropped, so that it no longer counts.
     counts: bool,
@@ -295,8 +295,8 @@ impl Leased {
 
     /// Takes an advisory lock of the session, until the connection is kept or closed.
     pub(super) fn lock(&mut self, name: &str) -> Result<()> {
-        let Some(sql) = self.pool.dialect.lock() else { return Ok(()) };
-        self.is_locked = true;
+        let Some([sql, _]) = self.pool.dialect.lock() else { return Ok(()) };
+        self.locked = Some(name.to_owned());
         let locked = self.get()?.query(sql, &[&name]);
         locked.map(drop).map_err(|error| error::of(&self.pool.server, error))
     }
@@ -308,10 +308,13 @@ impl Leased {
 
     /// Returns the connection to the pool. It must have no transaction.
     pub(super) fn keep(mut self) {
-        let unlock = "SELECT pg_advisory_unlock_all()::text";
-        let can_stay = |connection: &mut Arc<Connection>| {
-            !connection.is_closed() && (!self.is_locked || connection.simple(unlock).is_ok())
+        let (locked, unlock) = (self.locked.take(), self.pool.dialect.lock());
+        let is_unlocked = |connection: &Connection| match (&locked, unlock) {
+            (Some(name), Some([_, sql])) => connection.query(sql, &[name]).is_ok(),
+            _ => true,
         };
+        let can_stay =
+            |connection: &mut Arc<Connection>| !connection.is_closed() && is_unlocked(connection);
         if let Some(connection) = self.connection.take_if(can_stay) {
             // The connection still counts towards the limit of the pool.
             self.counts = false;
