@@ -28,15 +28,19 @@ fn owned(users: u32) -> u64 {
     (1..=users).map(|id| u64::from(id % 7 == 3)).sum()
 }
 
-/// Checks that the index is not readable because of this state.
-fn has_state(users: &UserRepository, store: &Store, expected: &IndexState) -> TestResult {
-    let find = || users.find_by_owner(&store.read()?, "o3").count();
-    let found = match find() {
+/// Returns the number of users with this owner.
+fn count(users: &UserRepository, store: &Store, owner: &str) -> index_table::Result<u64> {
+    let find = || users.find_by_owner(&store.read()?, owner).count();
+    match find() {
         // A server can return it once after a change of the declaration.
         Err(Error::SnapshotTooOld { .. }) => find(),
         found => found,
-    };
-    match found {
+    }
+}
+
+/// Checks that the index is not readable because of this state.
+fn has_state(users: &UserRepository, store: &Store, expected: &IndexState) -> TestResult {
+    match count(users, store, "o3") {
         Err(Error::IndexNotReadable { table: "users", index: "owner", state }) => {
             assert_eq!(state, *expected);
             Ok(())
@@ -104,10 +108,10 @@ fn an_index_is_built_when_the_clients_of_the_earlier_release_have_ended() -> Tes
         earlier.end();
         build_soon(&users, &store)?;
         // Rows of the earlier release have no owner.
-        assert_eq!(users.find_by_owner(&store.read()?, "").count()?, 49 + 10 + 1);
+        assert_eq!(count(&users, &store, "")?, 49 + 10 + 1);
         assert_eq!(later.ask("owner o3"), "2");
         assert_eq!(later.ask("put 1 80"), "ok");
-        assert_eq!(users.find_by_owner(&store.read()?, "o3").count()?, owned(80));
+        assert_eq!(count(&users, &store, "o3")?, owned(80));
         assert_eq!(later.ask("verify"), "ok");
         is_clean(&users, &store)
     })
@@ -142,8 +146,8 @@ fn an_earlier_release_is_deployed_again() -> TestResult {
         earlier.end();
         build_soon(&users, &store)?;
         // The earlier release has kept the owners of rows that it has changed.
-        assert_eq!(users.find_by_owner(&store.read()?, "o3").count()?, owned(50) - 1);
-        assert_eq!(users.find_by_owner(&store.read()?, "").count()?, 10);
+        assert_eq!(count(&users, &store, "o3")?, owned(50) - 1);
+        assert_eq!(count(&users, &store, "")?, 10);
         is_clean(&users, &store)
     })
 }
@@ -158,7 +162,7 @@ fn an_operator_refuses_an_earlier_release() -> TestResult {
         is_announced(&users, &store)?;
         let report = users.build(&store).refuse_earlier_releases().run()?;
         assert!(report.is_readable(), "{report}");
-        assert_eq!(users.find_by_owner(&store.read()?, "").count()?, 50);
+        assert_eq!(count(&users, &store, "")?, 50);
         let refused = format!(
             "table `users` doesn't match its declaration: its index `owner`, added by `{} {}`, is not maintained by this \
              process; restart this process with the release that has opened the table last",
@@ -189,7 +193,7 @@ fn a_thread_builds_the_index_when_the_earlier_release_was_killed() -> TestResult
         is_announced(&users, &store)?;
         earlier.kill();
         let begun = Instant::now();
-        while users.find_by_owner(&store.read()?, "").count().ok() != Some(50) {
+        while count(&users, &store, "").ok() != Some(50) {
             assert!(begun.elapsed() < Duration::from_secs(30), "the index is not built");
             thread::sleep(Duration::from_millis(200));
         }

@@ -364,7 +364,7 @@ impl From<Broken> for Attempt {
 }
 
 /// Whether a reader may have used the record `before` in a snapshot with the record `now`. Both must be records of the
-/// table, and `now` must have all indexes of `before`.
+/// table, with the same indexes: the reader may have refused a query on an index that `before` lacks.
 fn still_fits(
     schema: &'static TableSchema,
     key: &[u8],
@@ -374,5 +374,6 @@ fn still_fits(
     let (Some(before), Some(now), Some(0)) = (before, now, key.last()) else { return false };
     let [before, now] = [before, now].map(|record| TableRecord::decode(schema.name, record));
     let (Ok(before), Ok(now)) = (before, now) else { return false };
-    (0..before.indexes.len()).all(|index| now.has_index_of(&before, index))
+    before.indexes.len() == now.indexes.len()
+        && (0..before.indexes.len()).all(|index| now.has_index_of(&before, index))
 }
