@@ -174,6 +174,7 @@ fn an_operator_refuses_an_earlier_release() -> TestResult {
         // It still reads.
         assert_eq!(earlier.ask("town t0"), "10");
         assert_eq!(earlier.ask("verify"), "ok");
+        assert_eq!(earlier.ask("put 51"), refused);
         is_clean(&users, &store)?;
 
         // It writes when it has opened the table again, without the index.

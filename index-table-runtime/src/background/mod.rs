@@ -178,7 +178,7 @@ impl Job {
     }
 
     /// Whether a panic has ended the job.
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.background.lock().queue.has_ended(self.number)
     }
 

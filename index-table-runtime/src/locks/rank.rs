@@ -83,6 +83,8 @@ ranks! {
     GroupQueue,
     /// The length of a queue on a server, while it is counted.
     ServerQueue,
+    /// The rows of a client of a server, while they are written.
+    ServerClients,
     /// The next block of numbers from a server.
     ServerNumbers,
     /// The start of a transaction on a server, and each of its round trips.

@@ -459,18 +459,22 @@ impl TableRows {
         renewed.clear();
         (self.vtable.load_renewed)(&self.lists, image, bytes, renewed)
             .map_err(|error| self.corrupt(error, primary_key))??;
-        let unknown = if renewed == bytes {
-            Unknown::default()
-        } else {
-            self.unknown(bytes).unwrap_or_default()
+        if renewed == bytes {
+            self.check_primary_key(image, primary_key)?;
+            return Ok(false);
+        }
+        let kept = match self.unknown(bytes) {
+            Ok(unknown) if unknown == Unknown::default() => None,
+            Ok(unknown) if unknown.inside.is_empty() => {
+                let rows = [bytes, &*renewed];
+                let kept = row::carry(&self.lists, self.schema.version, rows, &unknown.fields);
+                Some(kept.map_err(|error| self.corrupt(error, primary_key))?)
+            }
+            // What it would lose is not known, or can't be kept.
+            _ => Some(bytes.to_vec()),
         };
-        if unknown != Unknown::default() {
-            *renewed = if unknown.inside.is_empty() {
-                row::carry(&self.lists, self.schema.version, [bytes, renewed], &unknown.fields)
-                    .map_err(|error| self.corrupt(error, primary_key))?
-            } else {
-                bytes.to_vec()
-            };
+        if let Some(kept) = kept {
+            *renewed = kept;
             self.load(image, renewed).map_err(|error| self.corrupt(error, primary_key))??;
         }
         self.check_primary_key(image, primary_key)?;

@@ -247,8 +247,11 @@ impl Inner {
     /// Starts the job that builds announced indexes, or runs it after some time.
     pub(crate) fn watch_rollout(&self, start: impl FnOnce() -> Option<Job>) {
         let mut rollout = self.rollout.lock();
-        match &*rollout {
-            Some(job) => job.wake(),
+        match rollout.take().filter(|job| !job.has_ended()) {
+            Some(job) => {
+                job.wake();
+                *rollout = Some(job);
+            }
             None => *rollout = start(),
         }
     }
@@ -262,9 +265,9 @@ impl Inner {
     fn used(&self, rows: &TableRows) -> Result<Option<Arc<OpenTable>>> {
         self.engines.refuse_forked()?;
         let table = rows.schema.name;
-        let tables = self.tables();
-        let Some(opened) = tables.get(table) else { return Ok(None) };
-        let Some(used) = opened.table.upgrade() else { return Ok(None) };
+        // It is not dropped while the tables are locked.
+        let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
+        let Some(used) = used else { return Ok(None) };
         if used.rows.is_same_type(rows) {
             return Ok(Some(used));
         }

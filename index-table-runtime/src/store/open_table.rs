@@ -228,14 +228,10 @@ impl OpenTable {
         Emptying { table: self, index }
     }
 
-    /// Records that an index is readable in all later snapshots, unless it may be disabled.
-    pub(crate) fn became_readable(&self, index: usize) {
-        self.became_readable_in(index, u64::MAX);
-    }
-
-    /// Does this if a transaction with the counter `opened` has found the index readable. A snapshot from before the index
+    /// Records that an index is readable in all later snapshots, unless it may be disabled. `opened` is the counter of the
+    /// transaction that has found it readable, or the counter before that of a build began. A snapshot from before the index
     /// was emptied does not show that it is readable now.
-    fn became_readable_in(&self, index: usize, opened: u64) {
+    pub(crate) fn became_readable_in(&self, index: usize, opened: u64) {
         if self.schema.is_eventual(index) && !self.tables.are_split() {
             return;
         }
@@ -309,12 +305,7 @@ impl OpenTable {
         opened: u64,
     ) -> Result<()> {
         let is_older = opened < self.opened;
-        match self.check_declared(reader, snapshot) {
-            Err(Error::SchemaMismatch { table, .. }) if is_older => {
-                return Err(Error::SnapshotTooOld { table });
-            }
-            outcome => outcome?,
-        }
+        self.check_declared(reader, snapshot, is_older)?;
         if self.is_readable(index, opened) {
             return Ok(());
         }
@@ -350,10 +341,12 @@ impl OpenTable {
         opened: u64,
     ) -> Result<bool> {
         let declared = self.schema.indexes.get(index).filter(|declared| declared.unique);
-        if let Some(declared) = declared
-            && self.is_violated(reader, index, declared.name)?
-        {
-            return self.check_declared(reader, snapshot).map(|()| true);
+        if let Some(declared) = declared {
+            // Before the state is read: it can be that of another declaration.
+            self.check_declared(reader, snapshot, opened < self.opened)?;
+            if self.is_violated(reader, index, declared.name)? {
+                return Ok(true);
+            }
         }
         self.check_readable(reader, index, snapshot, opened).map(|()| false)
     }
@@ -368,13 +361,24 @@ impl OpenTable {
         Ok(is_violated && self.state_if_lacking(reader, index)?.is_none())
     }
 
-    /// Checks that the record in this snapshot has the rows of this process.
-    fn check_declared(&self, reader: Reader<'_>, snapshot: Stamp) -> Result<()> {
+    /// Checks that the record in this snapshot has the rows of this process. A snapshot `is_older` if it can be from before the table
+    /// was opened.
+    fn check_declared(&self, reader: Reader<'_>, snapshot: Stamp, is_older: bool) -> Result<()> {
+        match self.check_record(reader, snapshot) {
+            Err(Error::SchemaMismatch { table, .. }) if is_older => {
+                Err(Error::SnapshotTooOld { table })
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn check_record(&self, reader: Reader<'_>, snapshot: Stamp) -> Result<()> {
         let record = reader.record("")?.ok_or_else(|| self.declared_otherwise())?;
         if !self.knows(record) && !self.compare(reader, record)? {
             return Err(self.declared_otherwise());
         }
-        if snapshot != Stamp::UNKNOWN {
+        // A write without another comparison maintains everything in the record.
+        if snapshot != Stamp::UNKNOWN && self.maintains(record) {
             self.shared.as_declared.fetch_max(snapshot.number(), Ordering::Relaxed);
         }
         Ok(())

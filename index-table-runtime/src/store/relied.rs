@@ -64,10 +64,12 @@ impl KnownRecords {
 impl OpenTable {
     /// Adds a record that this process has written in the place of `before`, and that differs in the references to the table only.
     pub(super) fn renew(&self, before: &[u8], record: Vec<u8>) {
-        let lacking = match self.records.find(before, |known| known.lacking.clone()) {
-            Some(lacking) => lacking,
+        let maintained = |known: &Known| known.is_maintained.then(|| known.lacking.clone());
+        let lacking = match self.records.find(before, maintained) {
+            Some(Some(lacking)) => lacking,
             None if before == self.record => self.lacking.to_vec(),
-            None => return,
+            // It is compared when it is met.
+            _ => return,
         };
         self.records.push(Known { record, lacking, is_maintained: true });
     }
@@ -79,8 +81,13 @@ impl OpenTable {
     }
 
     /// Whether the record of the time of opening lacked a part of the declaration.
-    pub(crate) fn was_lacking(&self) -> bool {
+    pub(crate) fn has_lacked(&self) -> bool {
         !self.lacking.is_empty()
+    }
+
+    /// Whether the record of the time of opening lacked the index or aggregate at this position.
+    pub(crate) fn was_lacking(&self, position: usize) -> bool {
+        self.lacking.contains(&position)
     }
 
     /// Returns the known records that this process maintains.
@@ -94,6 +101,11 @@ impl OpenTable {
     #[inline]
     pub(super) fn knows(&self, record: &[u8]) -> bool {
         record == self.record || self.records.find(record, |_| ()).is_some()
+    }
+
+    /// Whether this process is known to maintain everything in this record.
+    pub(super) fn maintains(&self, record: &[u8]) -> bool {
+        record == self.record || self.records.find(record, |it| it.is_maintained) == Some(true)
     }
 
     /// Compares a record that another client has written with the declaration. Returns whether it has the rows of this process. All
@@ -122,10 +134,14 @@ impl OpenTable {
     #[cold]
     pub(super) fn refuse_unmaintained(&self, reader: Reader<'_>, record: &[u8]) -> Result<()> {
         let table = self.schema.name;
-        if !self.knows(record) && !self.compare(reader, record)? {
+        if self.maintains(record) {
+            return Ok(());
+        }
+        // A table that refers to this one can have been opened since it was compared.
+        if !self.compare(reader, record)? {
             return Err(self.declared_otherwise());
         }
-        if record == self.record || self.records.find(record, |it| it.is_maintained) == Some(true) {
+        if self.maintains(record) {
             return Ok(());
         }
         let (file, own) = (TableRecord::decode(table, record)?, self.declaration()?);

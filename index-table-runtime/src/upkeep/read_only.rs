@@ -54,13 +54,7 @@ pub(super) fn find(
         lists::find(engine, rows, &records, is_shard)?;
         let declared = fit(rows, &records, declared)?;
         let Some(tables) = engine.find_table(schema, rows.parts())? else {
-            let lacking = declared.lacking.first().and_then(|at| schema.name_at(*at));
-            let Some(index) = lacking else {
-                let difference = "another process is changing it".to_owned();
-                return Err(mismatch(schema, difference, "open it again"));
-            };
-            let difference = format!("the file has no index `{index}` with this declaration");
-            return Err(mismatch(schema, difference, DECLARE));
+            return Err(without_databases(schema, &declared)?);
         };
         Ok((tables.into(), declared))
     })?;
@@ -75,6 +69,24 @@ fn has_global(schema: &TableSchema, records: &Records, global: &[usize]) -> Resu
     };
     let record = || TableRecord::decode(schema.name, record);
     Ok(record()?.grown(schema, global) == record()?)
+}
+
+/// Returns the error for a table some of whose databases are missing.
+fn without_databases(schema: &TableSchema, declared: &Declared) -> Result<Error> {
+    let Some(index) = declared.lacking.first().and_then(|at| schema.name_at(*at)) else {
+        let difference = "another process is changing it".to_owned();
+        return Ok(mismatch(schema, difference, "open it again"));
+    };
+    let [file, own] = [Some(&declared.record), declared.declaration.as_ref()]
+        .map(|record| TableRecord::decode(schema.name, record.unwrap_or(&declared.record)));
+    let (file, own) = (file?, own?);
+    let difference = match file.renamed_indexes(&own).first() {
+        Some((was, index)) => {
+            format!("the file has its index `{index}` by the former name `{}`", was.name)
+        }
+        None => format!("the file has no index `{index}` with this declaration"),
+    };
+    Ok(mismatch(schema, difference, DECLARE))
 }
 
 fn mismatch(schema: &TableSchema, difference: String, way_out: &'static str) -> Error {

@@ -25,7 +25,7 @@ use crate::{
     background::{Job, Lane, Work},
     engine::{Engine, ReadRecords as _, WriteRecords as _},
     model::{
-        error::Result,
+        error::{Error, Result},
         row_vtable::TableRows,
         schema::{ADDED, Added, KeptDeclaration, StateRecord, TableRecord},
     },
@@ -96,26 +96,27 @@ pub(super) fn announce(
 }
 
 /// Puts the declared indexes that the record lacks into it, unless another client has the table open without them. With `refuse`,
-/// such a client can't write from now on.
-pub(super) fn rely(store: &Store, table: &OpenTable, refuse: bool) -> Result<()> {
-    let Some(client) = table.client.as_ref() else { return Ok(()) };
+/// such a client can't write from now on. Returns whether the record has changed.
+pub(super) fn rely(store: &Store, table: &OpenTable, refuse: bool) -> Result<bool> {
+    let Some(client) = table.client.as_ref() else { return Ok(false) };
     let lacking = store.read()?.lacking(table)?;
     if lacking.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let delayed = if refuse { Vec::new() } else { client.lacked_elsewhere()? };
     let delayed = self::delayed(&table.rows, delayed);
     if lacking.iter().all(|at| delayed.contains(at)) {
-        return Ok(());
+        return Ok(false);
     }
     store.inner.refuse_nested_write()?;
     let _opening = store.inner.lock_opening();
-    opening::record(store, &table.rows, None, (true, &delayed)).map(drop)
+    opening::record(store, &table.rows, None, (true, &delayed))?;
+    Ok(true)
 }
 
 /// Builds the announced indexes of a table in a thread of the store, when other clients have ended.
 pub(super) fn watch(store: &Store, table: &OpenTable) {
-    if table.client.is_none() || !table.was_lacking() {
+    if table.client.is_none() || !table.has_lacked() {
         return;
     }
     let start = || {
@@ -142,17 +143,28 @@ impl Work for Watching {
 
 /// Builds the announced indexes of a table. Returns false if some are left, or after an error.
 fn is_built(store: &Store, table: &OpenTable) -> bool {
-    let lacking = || store.read().and_then(|txn| txn.lacking(table));
-    let Ok(before) = lacking() else { return false };
-    if before.is_empty() {
-        return true;
+    // The next run goes on with a build that was not finished.
+    let is_due = |store: &Store| {
+        let unreadable = store.read()?.unreadable(table)?;
+        Ok::<_, Error>(unreadable.incomplete.iter().any(|at| table.was_lacking(*at)))
+    };
+    if rely(store, table, false).is_err() {
+        return false;
+    }
+    let lacks = || store.read().and_then(|txn| txn.lacking(table)).is_ok_and(|it| it.is_empty());
+    if !lacks() {
+        return false;
     }
     loop {
-        let Ok(report) = Build::new(store, table).limit(BATCHES).run() else { return false };
-        // The program has dropped its handles.
-        if report.is_done() || Arc::strong_count(&store.inner) == 1 {
-            break;
+        match is_due(store) {
+            Ok(false) => return true,
+            Ok(true) => {}
+            Err(_) => return false,
+        }
+        let built = Build::new(store, table).limit(BATCHES).run();
+        // The program can have dropped its handles.
+        if built.is_err() || Arc::strong_count(&store.inner) == 1 {
+            return false;
         }
     }
-    lacking().is_ok_and(|lacking| lacking.is_empty())
 }

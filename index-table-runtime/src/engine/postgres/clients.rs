@@ -25,7 +25,10 @@ use super::{
 };
 use crate::{
     background::{Job, Lane, Work},
-    locks::{Mutex, rank::Rollout},
+    locks::{
+        Mutex,
+        rank::{Rollout, ServerClients},
+    },
     model::{error::Result, key::hash},
 };
 
@@ -53,6 +56,8 @@ struct Shared {
     /// The hash of the schema, and the number of the client.
     lock: [i32; 2],
     tables: Mutex<BTreeMap<String, Open>>,
+    /// Held while the rows are written, so that an earlier state does not replace a later one.
+    writing: Mutex<(), ServerClients>,
 }
 
 /// A table of this client.
@@ -94,6 +99,7 @@ impl Clients {
             relation: Relation::new(schema, CLIENTS, Form::Pairs),
             lock: [first_bits(&hash(schema.as_bytes())), first_bits(&random().to_be_bytes())],
             tables: Mutex::default(),
+            writing: Mutex::default(),
         };
         Self { shared: Arc::new(shared), job: Mutex::default() }
     }
@@ -120,6 +126,7 @@ impl Clients {
 impl Shared {
     /// Takes the lock unless this client has it, writes the rows of the open tables, and removes those of the others.
     fn renew(&self) -> Result<()> {
+        let _writing = self.writing.lock();
         let tables = self.tables.lock().clone();
         let (mut rows, mut gone) = (Vec::new(), Vec::new());
         for (table, Open { times, parts }) in &tables {

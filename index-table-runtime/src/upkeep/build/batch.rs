@@ -226,14 +226,18 @@ pub(crate) fn at_once(
 }
 
 /// Writes all readable rows with older lists again, as part of a larger transaction. `incomplete` are all indexes that don't have
-/// the entries of all rows. Entries of the others may have keys that a row no longer has.
+/// the entries of all rows. Entries of the others may have keys that a row no longer has, so entries of unique indexes, where a key
+/// can be that of another row, stay as they are.
 pub(crate) fn renew_all(
     rows: &TableRows,
     writer: &mut Writer<'_, '_>,
     incomplete: &[usize],
 ) -> Result<()> {
     let all: Vec<usize> = (0..rows.first_reference() + rows.references.len()).collect();
-    let write = Some(&mut write_at_once(rows, incomplete) as WriteAgain<'_>);
+    let unique = rows.schema.indexes.iter().enumerate().filter(|(_, index)| index.unique);
+    let incomplete: Vec<usize> =
+        unique.map(|(at, _)| at).chain(incomplete.iter().copied()).collect();
+    let write = Some(&mut write_at_once(rows, &incomplete) as WriteAgain<'_>);
     rows::renew(rows, writer, &mut Renewal { incomplete: &all, write })
 }
 

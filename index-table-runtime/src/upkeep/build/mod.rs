@@ -268,7 +268,7 @@ impl<'t> Build<'t> {
                 store.inner.let_others_write();
             }
             let options = BuildOptions { retry: report.steps == 0, ..self.options };
-            let mut attempts = 0;
+            let (mut attempts, opened) = (0, store.inner.opened());
             let batch = store.run_transaction(
                 |locks| begin(store, locks),
                 |txn| {
@@ -282,7 +282,7 @@ impl<'t> Build<'t> {
             )?;
             for (index, state) in &batch.states {
                 if state.is_none() {
-                    self.table.became_readable(*index);
+                    self.table.became_readable_in(*index, opened);
                 }
             }
             if batch.indexes.is_empty() {

@@ -10,6 +10,7 @@ use crate::{
         error::{Error, Result},
         index_state::LISTED,
         maintain::{Change, Image, Sink},
+        row,
         row_vtable::TableRows,
         schema::{IndexSchema, Source},
     },
@@ -185,11 +186,15 @@ fn gather(
                 done.last_read = Some(image.primary_key().to_vec());
                 break true;
             }
-            if rows.load_renewed(&mut image, fact.data, fact.primary_key, &mut row)? {
-                if renewal.write.is_none() {
+            let differs = rows.load_renewed(&mut image, fact.data, fact.primary_key, &mut row)?;
+            if differs && renewal.write.is_none() {
+                // The elements of a set inside of the row can have another order each time.
+                if !row::has_same_list(rows.schema.version, fact.data, &row) {
                     done.is_refused = true;
                     return Ok(done);
                 }
+                rows.load_stored(&mut image, fact.data, fact.primary_key)?;
+            } else if differs {
                 // A default can be another reference than when the reference was declared.
                 let orphaned = references::orphaned(rows, writer.reader(), &image, true)?;
                 orphaned.into_iter().next().map_or(Ok(()), Err)?;

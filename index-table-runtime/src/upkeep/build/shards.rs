@@ -25,7 +25,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     table.check_store(store.inner.id)?;
     // The threads would wait for this thread.
     store.inner.refuse_nested_write()?;
-    let _held = engine_of(store)?.hold_moves();
+    let (opened, _held) = (store.inner.opened(), engine_of(store)?.hold_moves());
     if tables.routing().is_reference() {
         // All copies are built in the same transactions, so they stay equal.
         all_shards::align(&store.inner.engines, &table.tables, rows, Some(table))?;
@@ -89,7 +89,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     for index in &report.indexes {
         let position = rows.schema.position_of(index.name);
         if let Some(position) = position.filter(|_| index.state == IndexState::Readable) {
-            table.became_readable(position);
+            table.became_readable_in(position, opened);
         }
     }
     Ok(report)

@@ -222,7 +222,7 @@ impl Store {
                     && is_index(index)
                     // Records of a later release are not changed.
                     && find(table).is_some_and(|(_, record)| TableRecord::read(record).is_ok())
-                    && StateRecord::decode(state).and_then(StateRecord::kept).is_some()
+                    && matches!(StateRecord::decode(state), Some(StateRecord::Retired(_)))
                     && !is_in_use(table, index)
                     && !is_referring(table, index)
                 {
