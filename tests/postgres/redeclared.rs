@@ -47,6 +47,7 @@ fn an_index_becomes_unique_and_is_unique_no_longer() -> TestResult {
         assert!(places.get(&older, 0)?.is_some());
         let other = schema.open()?;
         let unique = unique::PlaceRepository::open(&other)?;
+        unique.build(&other).refuse_earlier_releases().run()?;
         assert_eq!(places.find_by_code_range(&older, ..).count()?, rows);
         drop(older);
         let places = unique;
@@ -63,6 +64,7 @@ fn an_index_becomes_unique_and_is_unique_no_longer() -> TestResult {
         assert!(places.get(&older, 0)?.is_some());
         let store = schema.open()?;
         let plain = plain::PlaceRepository::open(&store)?;
+        plain.build(&store).refuse_earlier_releases().run()?;
         assert!(places.get_by_code(&older, 0)?.is_some());
         drop(older);
         let places = plain;

@@ -122,11 +122,10 @@ fn an_aggregate_that_is_declared_beside_writers_counts_each_row_once() -> TestRe
                 .collect();
             thread::sleep(Duration::from_millis(200));
             let declare = || -> Result<SaleRepository> {
-                if !opens_online {
-                    return SaleRepository::open(&store);
-                }
-                let sales = SaleRepository::open_online(&store)?;
-                sales.build(&store).run()?;
+                let open =
+                    if opens_online { SaleRepository::open_online } else { SaleRepository::open };
+                let sales = open(&store)?;
+                sales.build(&store).refuse_earlier_releases().run()?;
                 Ok(sales)
             };
             let declared = declare();

@@ -5,11 +5,16 @@ use std::{
     io::{BufRead, BufReader, Lines, Write, stdin, stdout},
     path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use index_table::{Error, Result, Store};
 
-use crate::{TestResult, open, release::open_release};
+use crate::{
+    TestResult, open,
+    release::{Table, open_release},
+};
 
 /// The place of the store, for the other process.
 pub(crate) const PLACE: &str = "INDEX_TABLE_ROLLOUT_PLACE";
@@ -116,6 +121,22 @@ impl Drop for Client {
     }
 }
 
+/// Opens the table with another release, as soon as the thread of the store that builds announced indexes does not use it.
+fn open_when_unused(store: &Store, release: &str) -> Result<Box<dyn Table>> {
+    let begun = Instant::now();
+    loop {
+        match open_release(store, release) {
+            Err(Error::SchemaMismatch { difference, .. })
+                if difference.contains("this process uses it")
+                    && begun.elapsed() < Duration::from_secs(5) =>
+            {
+                thread::sleep(Duration::from_millis(20));
+            }
+            opened => return opened,
+        }
+    }
+}
+
 /// Runs in the other process.
 pub(crate) fn run(place: &Place) -> TestResult {
     let store = place.open()?;
@@ -127,7 +148,7 @@ pub(crate) fn run(place: &Place) -> TestResult {
             ("open", _) => {
                 // The declaration of before is not in use any more.
                 table = None;
-                open_release(&store, rest).map(|opened| {
+                open_when_unused(&store, rest).map(|opened| {
                     table = Some(opened);
                     "ok".to_owned()
                 })

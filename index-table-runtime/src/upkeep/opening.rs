@@ -306,6 +306,7 @@ fn prepare(
             }
             declared.changes = file.changes;
             let states = states(table, writer)?;
+            rollout::retire(schema, &states, writer)?;
             let (comparison, changed) = compare(rows, &file, &declared, writer.reader())?;
             let mut unfinished: Vec<_> =
                 states.keys().filter_map(|name| schema.position_of(name)).collect();

@@ -71,6 +71,12 @@ fn has_global(schema: &TableSchema, records: &Records, global: &[usize]) -> Resu
     Ok(record()?.grown(schema, global) == record()?)
 }
 
+/// Describes an index that the file has by another name.
+fn former_name(file: &TableRecord, own: &TableRecord) -> Option<String> {
+    let (was, index) = file.renamed_indexes(own).into_iter().next()?;
+    Some(format!("the file has its index `{index}` by the former name `{}`", was.name))
+}
+
 /// Returns the error for a table some of whose databases are missing.
 fn without_databases(schema: &TableSchema, declared: &Declared) -> Result<Error> {
     let Some(index) = declared.lacking.first().and_then(|at| schema.name_at(*at)) else {
@@ -80,12 +86,8 @@ fn without_databases(schema: &TableSchema, declared: &Declared) -> Result<Error>
     let [file, own] = [Some(&declared.record), declared.declaration.as_ref()]
         .map(|record| TableRecord::decode(schema.name, record.unwrap_or(&declared.record)));
     let (file, own) = (file?, own?);
-    let difference = match file.renamed_indexes(&own).first() {
-        Some((was, index)) => {
-            format!("the file has its index `{index}` by the former name `{}`", was.name)
-        }
-        None => format!("the file has no index `{index}` with this declaration"),
-    };
+    let otherwise = || format!("the file has no index `{index}` with this declaration");
+    let difference = former_name(&file, &own).unwrap_or_else(otherwise);
     Ok(mismatch(schema, difference, DECLARE))
 }
 
@@ -131,7 +133,8 @@ fn fit(rows: &TableRows, records: &Records, declared: TableRecord) -> Result<Dec
     if let Comparison::Build(_) = comparison
         && let Some(gone) = file.gone(&declared)
     {
-        let difference = format!("the file has no {} with this declaration", gone.described());
+        let otherwise = || format!("the file has no {} with this declaration", gone.described());
+        let difference = former_name(&file, &declared).unwrap_or_else(otherwise);
         return Err(mismatch(schema, difference, DECLARE));
     }
     let lacking = file.lacking(&declared);

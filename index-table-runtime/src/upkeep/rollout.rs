@@ -17,6 +17,7 @@
 //! Which clients have the table open is a hint ([`Client`]). A client that others don't see is refused when it writes.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -27,7 +28,7 @@ use crate::{
     model::{
         error::{Error, Result},
         row_vtable::TableRows,
-        schema::{ADDED, Added, KeptDeclaration, StateRecord, TableRecord},
+        schema::{ADDED, Added, KeptDeclaration, StateRecord, TableRecord, TableSchema},
     },
     placement::Writer,
     store::{Client, Inner, OpenTable, Store},
@@ -93,6 +94,22 @@ pub(super) fn announce(
         _ => {}
     }
     Ok(announced)
+}
+
+/// Retires the announced indexes that this client does not declare. Clients that declare them can still rely on them later.
+pub(super) fn retire(
+    schema: &TableSchema,
+    states: &BTreeMap<String, StateRecord>,
+    writer: &mut Writer<'_, '_>,
+) -> Result<()> {
+    for (name, state) in states {
+        if let StateRecord::Announced(kept) = state
+            && schema.position_of(name).is_none()
+        {
+            writer.put_record(name, &StateRecord::Retired(kept.clone()).encode(schema.name)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Puts the declared indexes that the record lacks into it, unless another client has the table open without them. With `refuse`,

@@ -5,8 +5,8 @@
 //! | `k` | the name of the table ‖ `00` ‖ a random number of the client below 2³¹ (4 bytes, big-endian) |
 //! | `v` | the hash of each part that it maintains (8 bytes) |
 //!
-//! A client has an advisory lock (31 bits of a hash of the schema, its number) in the session of one of its connections, so the server
-//! knows when its process has ended. If the connection is lost, another one gets the lock within [`PERIOD`]. The rows of clients
+//! A client has a shared advisory lock (31 bits of a hash of the schema, its number) in the session of one of its connections, so the
+//! server knows when its process has ended. When this connection was closed, another one gets the lock within [`PERIOD`]. The rows of clients
 //! without a lock don't count, and are removed when another client opens the table. All this is a hint: what a client may write is decided by the record of the
 //! table. The statements are transactions of their own, READ COMMITTED, on another connection than those of transactions.
 
@@ -20,6 +20,7 @@ use std::{
 
 use super::{
     Engine,
+    connection::Connection,
     names::{CLIENTS, Form, Relation, hex},
     pool::{Pool, elsewhere},
 };
@@ -32,7 +33,7 @@ use crate::{
     model::{error::Result, key::hash},
 };
 
-/// The time after which a client renews its rows and its lock.
+/// The time after which a client looks whether the connection with its lock was closed.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// The time within which the server notices that a connection was closed.
@@ -56,6 +57,8 @@ struct Shared {
     /// The hash of the schema, and the number of the client.
     lock: [i32; 2],
     tables: Mutex<BTreeMap<String, Open>>,
+    /// The connection with the lock.
+    holder: Mutex<Weak<Connection>>,
     /// Held while the rows are written, so that an earlier state does not replace a later one.
     writing: Mutex<(), ServerClients>,
 }
@@ -68,14 +71,16 @@ struct Open {
     parts: Vec<u64>,
 }
 
-/// Renews the rows while the store is open.
+/// Renews the rows and the lock while the store is open, if they have to be.
 struct Renewing(Weak<Shared>);
 
 impl Work for Renewing {
     fn run(&self) -> Option<Duration> {
         let shared = self.0.upgrade()?;
-        // Otherwise, the server is not reachable, and the next time may be better.
-        let _ = shared.renew();
+        if shared.is_outdated() {
+            // After an error, the server may be reachable the next time.
+            let _ = shared.renew();
+        }
         let is_idle = shared.tables.lock().is_empty();
         (!is_idle).then_some(PERIOD)
     }
@@ -99,6 +104,7 @@ impl Clients {
             relation: Relation::new(schema, CLIENTS, Form::Pairs),
             lock: [first_bits(&hash(schema.as_bytes())), first_bits(&random().to_be_bytes())],
             tables: Mutex::default(),
+            holder: Mutex::default(),
             writing: Mutex::default(),
         };
         Self { shared: Arc::new(shared), job: Mutex::default() }
@@ -109,21 +115,31 @@ impl Clients {
         &self.shared.relation
     }
 
-    /// Renews the rows soon, and from then on.
-    fn wake(&self) {
+    /// Looks after the rows from now on, and soon if a table is no longer open.
+    fn watch(&self, is_open: bool) {
         let mut job = self.job.lock();
         if job.is_none() {
             let work = Arc::new(Renewing(Arc::downgrade(&self.shared)));
-            // Without a thread, the client counts as ended after a while.
-            *job = Job::start(work, Lane::Servers, None).ok();
+            // Without a thread, the client is not seen any more when the connection was lost.
+            *job = Job::start(work, Lane::Servers, Some(PERIOD)).ok();
         }
-        if let Some(job) = &*job {
+        if let Some(job) = job.as_ref().filter(|_| !is_open) {
             job.wake();
         }
     }
 }
 
 impl Shared {
+    /// Whether the connection with the lock was closed, or a table is no longer open.
+    fn is_outdated(&self) -> bool {
+        !self.has_lock() || self.tables.lock().values().any(|open| open.times == 0)
+    }
+
+    fn has_lock(&self) -> bool {
+        let holder = self.holder.lock().upgrade();
+        holder.is_some_and(|connection| !connection.is_closed())
+    }
+
     /// Takes the lock unless this client has it, writes the rows of the open tables, and removes those of the others.
     fn renew(&self) -> Result<()> {
         let _writing = self.writing.lock();
@@ -139,10 +155,11 @@ impl Shared {
             rows.push(format!("({key}, '\\x{}'::bytea)", hex(&parts)));
         }
         let (clients, [class, number]) = (self.clients(), self.lock);
+        let has_lock = self.has_lock();
+        let lock = format!("SELECT pg_try_advisory_lock_shared({class}, {number}); ");
         let mut sql = format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000; \
-             SELECT pg_try_advisory_lock({class}, {number}) WHERE NOT {}; ",
-            self.is_locked(&number.to_string())
+            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000; {}",
+            if has_lock { "" } else { &lock }
         );
         if !rows.is_empty() {
             let rows = rows.join(", ");
@@ -154,7 +171,12 @@ impl Shared {
             sql += &format!("DELETE FROM {clients} WHERE k IN ({}); ", gone.join(", "));
         }
         sql += "COMMIT";
-        elsewhere(&self.pool, |connection| connection.simple(&sql))?;
+        let holder = elsewhere(&self.pool, |connection| {
+            connection.simple(&sql).map(|_| Arc::downgrade(connection))
+        })?;
+        if !has_lock {
+            *self.holder.lock() = holder;
+        }
         let was_closed = |table: &String| tables.get(table).is_some_and(|it| it.times == 0);
         self.tables.lock().retain(|table, open| open.times > 0 || !was_closed(table));
         Ok(())
@@ -249,7 +271,7 @@ impl Engine {
         }
         let shared = &self.clients.shared;
         let renewed = if is_open { shared.renew() } else { Ok(()) };
-        self.clients.wake();
+        self.clients.watch(is_open);
         renewed?;
         if is_open { shared.forget_ended(table) } else { Ok(()) }
     }

@@ -337,12 +337,12 @@ impl Drop for Leased {
 /// Uses an idle connection, or a new connection if all connections of the pool are in use.
 pub(super) fn elsewhere<T>(
     pool: &Arc<Pool>,
-    work: impl Fn(&Connection) -> Outcome<T>,
+    work: impl Fn(&Arc<Connection>) -> Outcome<T>,
 ) -> Result<T> {
     pool.refuse_forked()?;
     let failed = |error| error::of(pool.server(), error);
     while let Some(leased) = pool.take_another()? {
-        match work(&*leased.get()?).map_err(failed) {
+        match work(&leased.get()?).map_err(failed) {
             // The connection was lost while it was idle.
             Err(Error::Unreachable { .. }) if !leased.is_new() => {}
             Err(error) => return Err(error),
@@ -352,5 +352,5 @@ pub(super) fn elsewhere<T>(
             }
         }
     }
-    work(&pool.open()?).map_err(failed)
+    work(&Arc::new(pool.open()?)).map_err(failed)
 }
