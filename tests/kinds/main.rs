@@ -5,7 +5,7 @@
 //! postcard has no names, so it writes some forms in a way that it can't read: tagged and untagged enums, flattened and skipped
 //! fields, `serde_json::Value`. These rows are compared with postcard's bytes of a plain value with the same content. What such a
 //! row has more is said at its kind.
-
+#![expect(clippy::struct_field_names, reason = "the names are those of services")]
 #![allow(
     clippy::cast_lossless,
     clippy::cast_possible_wrap,

@@ -255,7 +255,7 @@ kind!(rows_of_sessions: VisitRepository("visits"), row in visits(),
     many: find_by_person(row.person),
     many: find_by_address(row.address),
     many: find_by_last_click(row.last_click),
-    change: row.last_click += Duration::from_secs(60),
+    change: row.last_click += Duration::from_mins(1),
     plain: row,
     more: 0,
 );

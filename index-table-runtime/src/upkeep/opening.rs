@@ -394,13 +394,24 @@ fn prepare(
             }
         }
     }
+    let (record, declaration) = put_record(&declared, &announced, writer, table)?;
+    let lacking = announced;
+    Ok(Declared { record, declaration, lacking, readable, renewed, ..Declared::default() })
+}
+
+/// Writes the record of a table, unless it is equal. Returns it, and the declaration if the record lacks parts of it.
+fn put_record(
+    declared: &TableRecord,
+    announced: &[usize],
+    writer: &mut Writer<'_, '_>,
+    table: &'static str,
+) -> Result<(Vec<u8>, Option<Vec<u8>>)> {
     let declaration = (!announced.is_empty()).then(|| declared.encode(table)).transpose()?;
-    let record = declared.omitting(&announced).encode(table)?;
+    let record = declared.omitting(announced).encode(table)?;
     if writer.reader().record("")? != Some(record.as_slice()) {
         writer.put_record("", &record)?;
     }
-    let lacking = announced;
-    Ok(Declared { record, declaration, lacking, readable, renewed, ..Declared::default() })
+    Ok((record, declaration))
 }
 
 /// Whether a transaction that opens a table can write its rows again. The entries of a shard that comes from elsewhere are not in

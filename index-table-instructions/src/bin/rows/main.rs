@@ -73,14 +73,14 @@ fn measured<T>(operation: impl FnOnce() -> T) -> T {
 /// An operation of one side on the values of one type.
 struct Operation<'a> {
     side: &'a str,
-    operation: &'a str,
+    name: &'a str,
     /// A number that both sides have to return.
     result: Option<usize>,
 }
 
 impl Visitor for Operation<'_> {
     fn visit<T: Serialize + DeserializeOwned>(&mut self, name: &str, _: &str, make: fn(u64) -> T) {
-        let Some(operation) = self.operation.strip_suffix(name) else { return };
+        let Some(operation) = self.name.strip_suffix(name) else { return };
         let values: Vec<T> = (0..COUNTED).map(make).collect();
         let (catalog, rows) = recorded(&values);
         let postcard = postcard_rows(&values);
@@ -118,7 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match side.as_deref() {
         Some("times") => times::print(),
         Some(side @ ("own" | "postcard")) => {
-            let mut visitor = Operation { side, operation: &operation, result: None };
+            let mut visitor = Operation { side, name: &operation, result: None };
             visit_all(&mut visitor);
             let result = visitor.result.ok_or_else(|| format!("no operation `{operation}`"))?;
             println!("{result}");

@@ -192,6 +192,10 @@ impl Engine {
 
     /// Tells other clients of the store that this one has a table open for writing and maintains these parts, or that it no longer
     /// does.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unnecessary_wraps, reason = "a server can refuse it")
+    )]
     pub(crate) fn note_client(&self, table: &str, parts: &[u64], is_open: bool) -> Result<()> {
         match self {
             Self::Lmdb(engine) => engine.note_client(table, parts, is_open),
@@ -204,6 +208,10 @@ impl Engine {
     }
 
     /// Returns for each of these parts whether another client has the table open without it.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unnecessary_wraps, reason = "a server can refuse it")
+    )]
     pub(crate) fn others_lack(&self, table: &str, parts: &[u64]) -> Result<Vec<bool>> {
         match self {
             Self::Lmdb(engine) => Ok(engine.others_lack(table, parts)),

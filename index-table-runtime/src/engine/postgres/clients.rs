@@ -156,21 +156,24 @@ impl Shared {
         }
         let (clients, [class, number]) = (self.clients(), self.lock);
         let has_lock = self.has_lock();
-        let lock = format!("SELECT pg_try_advisory_lock_shared({class}, {number}); ");
-        let mut sql = format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000; {}",
-            if has_lock { "" } else { &lock }
-        );
+        let mut statements = vec![
+            "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned(),
+            "SET LOCAL lock_timeout = 1000".to_owned(),
+        ];
+        if !has_lock {
+            statements.push(format!("SELECT pg_try_advisory_lock_shared({class}, {number})"));
+        }
         if !rows.is_empty() {
             let rows = rows.join(", ");
-            sql += &format!(
-                "INSERT INTO {clients} (k, v) VALUES {rows} ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v; "
-            );
+            statements.push(format!(
+                "INSERT INTO {clients} (k, v) VALUES {rows} ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v"
+            ));
         }
         if !gone.is_empty() {
-            sql += &format!("DELETE FROM {clients} WHERE k IN ({}); ", gone.join(", "));
+            statements.push(format!("DELETE FROM {clients} WHERE k IN ({})", gone.join(", ")));
         }
-        sql += "COMMIT";
+        statements.push("COMMIT".to_owned());
+        let sql = statements.join("; ");
         let holder = elsewhere(&self.pool, |connection| {
             connection.simple(&sql).map(|_| Arc::downgrade(connection))
         })?;

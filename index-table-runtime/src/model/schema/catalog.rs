@@ -399,11 +399,6 @@ impl TableRecord {
             || index.is_made_of(|name| self.field(name) == declared.field(name))
     }
 
-    /// Whether the entries of an index can depend on a field.
-    pub(super) fn depends(&self, index: &IndexRecord, field: &str) -> bool {
-        !index.is_made_of(|name| name != field)
-    }
-
     /// Returns the declared type of a field.
     fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(own, _)| own == name).map(|(_, declared)| declared.as_str())
@@ -463,6 +458,11 @@ impl IndexRecord {
     /// Whether the index is eventual.
     pub(crate) fn is_eventual(&self) -> bool {
         self.options.last().is_some_and(|option| option == EVENTUAL)
+    }
+
+    /// Whether the entries can depend on a field.
+    pub(super) fn depends_on(&self, field: &str) -> bool {
+        !self.is_made_of(|name| name != field)
     }
 
     /// Whether the entries depend only on fields for which `is_such` is true, and not on a method. The rows

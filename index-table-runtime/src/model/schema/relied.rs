@@ -85,7 +85,7 @@ impl TableRecord {
 
     fn hash_of(&self, index: &IndexRecord) -> u64 {
         let mut fields: Vec<_> =
-            self.fields.iter().filter(|(name, _)| self.depends(index, name)).collect();
+            self.fields.iter().filter(|(name, _)| index.depends_on(name)).collect();
         fields.sort_unstable();
         let encoded = postcard::to_stdvec(&(self.version, index, fields)).unwrap_or_default();
         let first = hash(&encoded).into_iter().take(8);

@@ -21,6 +21,7 @@ use crate::{
 
 /// The mode of a batch.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent")]
 pub(super) struct BuildOptions {
     /// Whether violated indexes are checked for duplicates, and disabled indexes are rebuilt.
     pub(super) retry: bool,

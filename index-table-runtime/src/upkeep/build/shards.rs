@@ -59,7 +59,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     let whole = parts.len();
     let mut reports = parallel::each(parts.clone(), run, &mut report);
     if tables.are_complete()
-        && reports.iter().flat_map(|it| it.as_ref().err()).any(is_of_all_shards)
+        && reports.iter().filter_map(|it| it.as_ref().err()).any(is_of_all_shards)
     {
         upgrade::renew_lists(store, table)?;
         reports = parallel::each(parts, run, &mut report);
