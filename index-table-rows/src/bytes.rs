@@ -5,7 +5,7 @@ use std::ops::{BitOrAssign, Shl};
 /// The largest number of bytes of a varint.
 const LONGEST: usize = 10;
 
-/// The largest number of bytes of a varint of 128 bits.
+/// The same for 128 bits.
 const LONGEST_WIDE: usize = 19;
 
 /// The bits of eight bytes that say that another byte follows.

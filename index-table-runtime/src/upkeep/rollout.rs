@@ -6,7 +6,7 @@
 //! | step | record | state of the index | clients of the earlier release | clients of the later release |
 //! |---|---|---|---|---|
 //! | a client of the later release opens the table | without the index | announced | write | write without the index, which is not readable |
-//! | the last client of the earlier release ends | | | | see it within [`PERIOD`] (on a server, 30 s later) |
+//! | the last client of the earlier release ends | | | | see it within [`PERIOD`], and a second more on a server |
 //! | [`rely`], one transaction | with the index | under construction | can't write | maintain the index |
 //! | the build ends | | none | | read the index |
 //!
@@ -42,7 +42,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// The number of batches of a build between two checks whether the program still uses the store.
 const BATCHES: u64 = 8;
 
-/// Tells other clients that this one has the table open. A table in one of several shards has one client.
+/// Tells other clients that this one has the table open. A store with several shards has no other clients that write.
 pub(super) fn client(
     engine: &Arc<Engine>,
     rows: &TableRows,
@@ -160,27 +160,26 @@ impl Work for Watching {
 
 /// Builds the announced indexes of a table. Returns false if some are left, or after an error.
 fn is_built(store: &Store, table: &OpenTable) -> bool {
-    // The next run goes on with a build that was not finished.
-    let is_due = |store: &Store| {
+    // A build that was not finished goes on in the next run.
+    let is_due = || {
         let unreadable = store.read()?.unreadable(table)?;
         Ok::<_, Error>(unreadable.incomplete.iter().any(|at| table.was_lacking(*at)))
     };
+    let lacks_none = || store.read()?.lacking(table).map(|lacking| lacking.is_empty());
     if rely(store, table, false).is_err() {
         return false;
     }
-    let lacks = || store.read().and_then(|txn| txn.lacking(table)).is_ok_and(|it| it.is_empty());
-    if !lacks() {
-        return false;
-    }
     loop {
-        match is_due(store) {
-            Ok(false) => return true,
-            Ok(true) => {}
-            Err(_) => return false,
+        // Another client can have taken an index out of the record meanwhile.
+        match lacks_none().and_then(|lacks_none| Ok((lacks_none, is_due()?))) {
+            Ok((true, false)) => return true,
+            Ok((true, true)) => {}
+            Ok((false, _)) | Err(_) => return false,
         }
         let built = Build::new(store, table).limit(BATCHES).run();
+        let goes_on = built.is_ok_and(|report| report.steps > 0);
         // The program can have dropped its handles.
-        if built.is_err() || Arc::strong_count(&store.inner) == 1 {
+        if !goes_on || Arc::strong_count(&store.inner) == 1 {
             return false;
         }
     }

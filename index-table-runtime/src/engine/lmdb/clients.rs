@@ -37,13 +37,13 @@ impl Engine {
     }
 }
 
-/// Returns the places of a table and of its parts among the bytes of a process.
+/// Returns where the bytes for a table and its parts are, among those that a process can lock.
 fn places(table: &str, parts: &[u64]) -> Vec<i64> {
     let of_part = |part: u64| [table.as_bytes(), &[0], &part.to_be_bytes()].concat();
     let names = [table.as_bytes().to_vec()].into_iter().chain(parts.iter().copied().map(of_part));
     let place = |name: Vec<u8>| {
-        let first = hash(&name).into_iter().take(4);
-        first.fold(0, |bits, byte| (bits << 8) | i64::from(byte)) >> 1
+        let first = hash(&name).first_chunk().map_or(0, |first| u32::from_be_bytes(*first));
+        i64::from(first >> 1)
     };
     names.map(place).collect()
 }

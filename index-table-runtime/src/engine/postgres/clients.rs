@@ -5,10 +5,13 @@
 //! | `k` | the name of the table ‖ `00` ‖ a random number of the client below 2³¹ (4 bytes, big-endian) |
 //! | `v` | the hash of each part that it maintains (8 bytes) |
 //!
-//! A client has a shared advisory lock (31 bits of a hash of the schema, its number) in the session of one of its connections, so the
-//! server knows when its process has ended. When this connection was closed, another one gets the lock within [`PERIOD`]. The rows of clients
-//! without a lock don't count, and are removed when another client opens the table. All this is a hint: what a client may write is decided by the record of the
-//! table. The statements are transactions of their own, READ COMMITTED, on another connection than those of transactions.
+//! A client has a shared advisory lock in the session of one of its connections, so the server knows when its process has ended. The
+//! two numbers of the lock are the first 31 bits of a hash of the schema, and the number of the client. When the connection was
+//! closed, another one gets the lock within [`PERIOD`]. The rows of clients without a lock don't count, and are removed when another
+//! client opens the table.
+//!
+//! All this is a hint: what a client may write is decided by the record of the table. The statements are transactions of their own,
+//! READ COMMITTED, on another connection than those of transactions. A server without such locks has no rows.
 
 use std::{
     collections::BTreeMap,
@@ -203,8 +206,7 @@ impl Shared {
 
     /// Removes the rows of ended clients for a table.
     fn forget_ended(&self, table: &str) -> Result<()> {
-        let (clients, rows, is_locked) =
-            (self.clients(), Self::is_of(table), self.is_locked(NUMBER));
+        let (clients, rows, is_locked) = (self.clients(), Self::is_of(table), self.is_locked());
         let sql = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000; \
              DELETE FROM {clients} WHERE {rows} AND NOT {is_locked}; COMMIT"
@@ -212,11 +214,11 @@ impl Shared {
         elsewhere(&self.pool, |connection| connection.simple(&sql)).map(drop)
     }
 
-    /// Returns the condition that the client with this number has its lock.
-    fn is_locked(&self, number: &str) -> String {
+    /// Returns the condition that the client of a row has its lock.
+    fn is_locked(&self) -> String {
         let [class, _] = self.lock;
         format!(
-            "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = {class} AND objid = {number} \
+            "EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND classid = {class} AND objid = {NUMBER} \
              AND objsubid = 2 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
         )
     }
@@ -227,7 +229,7 @@ impl Shared {
         let sql = format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; \
              SELECT string_agg(encode(v, 'hex'), ',') FROM {clients} WHERE {rows} AND k <> {own} AND {}; COMMIT",
-            self.is_locked(NUMBER)
+            self.is_locked()
         );
         let Some(all) = elsewhere(&self.pool, |connection| connection.simple(&sql))? else {
             return Ok(Vec::new());
@@ -240,10 +242,10 @@ impl Shared {
     }
 }
 
-/// Returns 31 bits.
+/// Returns the first 31 bits.
 fn first_bits(bytes: &[u8]) -> i32 {
-    let first = bytes.first_chunk().copied().unwrap_or_default();
-    i32::from_be_bytes(first) & i32::MAX
+    let first = bytes.first_chunk().map_or(0, |first| u32::from_be_bytes(*first));
+    i32::try_from(first >> 1).unwrap_or_default()
 }
 
 fn random() -> u64 {
@@ -257,7 +259,7 @@ impl Engine {
     ///
     /// Those of the server, if the table is opened.
     pub(crate) fn note_client(&self, table: &str, parts: &[u64], is_open: bool) -> Result<()> {
-        if self.is_read_only || self.refuse_forked().is_err() {
+        if self.is_read_only || self.refuse_forked().is_err() || !self.has_clients() {
             return Ok(());
         }
         {
@@ -279,9 +281,17 @@ impl Engine {
         if is_open { shared.forget_ended(table) } else { Ok(()) }
     }
 
+    /// Whether the server has the locks of clients.
+    fn has_clients(&self) -> bool {
+        self.pool.dialect().lock().is_some()
+    }
+
     /// Returns for each of these parts whether another client has the table open without it. Waits up to a second for the end of
     /// such clients.
     pub(crate) fn others_lack(&self, table: &str, parts: &[u64]) -> Result<Vec<bool>> {
+        if !self.has_clients() {
+            return Ok(vec![false; parts.len()]);
+        }
         let begun = Instant::now();
         loop {
             let others = self.clients.shared.others(table)?;

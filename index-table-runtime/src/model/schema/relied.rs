@@ -88,8 +88,7 @@ impl TableRecord {
             self.fields.iter().filter(|(name, _)| index.depends_on(name)).collect();
         fields.sort_unstable();
         let encoded = postcard::to_stdvec(&(self.version, index, fields)).unwrap_or_default();
-        let first = hash(&encoded).into_iter().take(8);
-        first.fold(0, |bits, byte| (bits << 8) | u64::from(byte))
+        hash(&encoded).first_chunk().map_or(0, |first| u64::from_be_bytes(*first))
     }
 }
 
