@@ -1,6 +1,13 @@
 //! Changes of a declaration beside clients of the release of before.
 
-use crate::{TestResult, client::Client, on_both};
+use index_table::IndexState;
+
+use crate::{
+    TestResult,
+    client::Client,
+    on_both,
+    release::{by_town, second},
+};
 
 const NEVER_SEEN: &str = "it is built when they have ended";
 const RETIRED: &str = "does not declare it, or declares it otherwise";
@@ -92,6 +99,39 @@ fn an_aggregate_is_announced() -> TestResult {
         assert_eq!(later.ask("open summed"), "ok");
         assert_eq!(later.ask("sum t0"), (10..=60).step_by(5).sum::<u32>().to_string());
         assert_eq!(later.ask("verify"), "ok");
+        Ok(())
+    })
+}
+
+/// The first query already knows that the state belongs to an index with another definition.
+#[test]
+fn a_violated_index_of_another_release_is_not_read() -> TestResult {
+    on_both(|place| {
+        let mut earlier = Client::start(place, "by_age")?;
+        assert_eq!(earlier.ask("put 1 50"), "ok");
+        let store = place.open()?;
+        let users = by_town::UserRepository::open_online(&store)?;
+        let report = users.build(&store).refuse_earlier_releases().run()?;
+        assert!(matches!(report.indexes[0].state, IndexState::Violated(_)), "{report}");
+        let refused = earlier.ask("key");
+        assert!(refused.ends_with(RETIRED), "{refused}");
+        Ok(())
+    })
+}
+
+/// The process writes the record of the users when it opens a table that refers to them.
+#[test]
+fn a_reference_does_not_let_an_earlier_release_write() -> TestResult {
+    on_both(|place| {
+        let mut earlier = Client::start(place, "first")?;
+        assert_eq!(earlier.ask("put 1 50"), "ok");
+        let store = place.open()?;
+        let users = second::UserRepository::open(&store)?;
+        users.build(&store).refuse_earlier_releases().run()?;
+        assert_eq!(earlier.ask("town t0"), "10");
+        assert_eq!(earlier.ask("refer"), "ok");
+        let refused = earlier.ask("put 51");
+        assert!(refused.contains("its index `owner`, added by"), "{refused}");
         Ok(())
     })
 }

@@ -13,7 +13,7 @@ use index_table::{Error, Result, Store};
 
 use crate::{
     TestResult, open,
-    release::{Table, open_release},
+    release::{PostRepository, Table, open_release},
 };
 
 /// The place of the store, for the other process.
@@ -140,7 +140,7 @@ fn open_when_unused(store: &Store, release: &str) -> Result<Box<dyn Table>> {
 /// Runs in the other process.
 pub(crate) fn run(place: &Place) -> TestResult {
     let store = place.open()?;
-    let mut table = None;
+    let (mut table, mut posts) = (None, None);
     for line in stdin().lines() {
         let line = line?;
         let (command, rest) = line.split_once(' ').unwrap_or((&line, ""));
@@ -153,6 +153,10 @@ pub(crate) fn run(place: &Place) -> TestResult {
                     "ok".to_owned()
                 })
             }
+            ("refer", _) => PostRepository::open(&store).map(|opened| {
+                posts = Some(opened);
+                "ok".to_owned()
+            }),
             (_, Some(table)) => match table.run(&store, command, rest) {
                 // A server can return it once after a change of the declaration.
                 Err(Error::SnapshotTooOld { .. }) => table.run(&store, command, rest),
@@ -165,5 +169,6 @@ pub(crate) fn run(place: &Place) -> TestResult {
         writeln!(out, "\n{MARK}{}", answer.replace('\n', "; "))?;
         out.flush()?;
     }
+    drop(posts);
     Ok(())
 }

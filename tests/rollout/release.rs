@@ -21,6 +21,7 @@ pub(crate) fn open_release(store: &Store, name: &str) -> Result<Box<dyn Table>> 
         "changed" => changed::UserRepository::open(store).map(boxed),
         "without" => without::UserRepository::open(store).map(boxed),
         "summed" => summed::UserRepository::open(store).map(boxed),
+        "by_age" => by_age::UserRepository::open(store).map(boxed),
         other => unreachable!("{other}"),
     }
 }
@@ -140,3 +141,24 @@ release!(
         "sum" => |users, txn, town| users.aggregate_by_town(txn, town).map(|totals| totals.sum_age),
     }
 );
+release!(
+    /// The unique index has the name of another one in `by_town`.
+    #[index(age, unique, name = "key")]
+    by_age {}
+    find { "key" => |users, txn, _all| users.by_key(txn).count() }
+);
+release!(
+    #[index(town, unique, name = "key")]
+    by_town {}
+);
+
+/// A table that refers to the users of the first release.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "posts")]
+#[index(user)]
+pub(crate) struct Post {
+    #[primary_key]
+    id: u32,
+    #[references(first::User)]
+    user: u32,
+}
