@@ -390,3 +390,64 @@ fn a_build_refuses_a_default_that_refers_to_no_row() -> TestResult {
     assert!(store.verify()?.is_clean());
     Ok(())
 }
+
+/// Rows whose bytes can differ each time that they are written: a map inside of a struct is stored in its own order.
+mod unordered {
+    use std::collections::HashMap;
+
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub(super) struct Counts {
+        pub(super) words: HashMap<String, u32>,
+    }
+
+    macro_rules! release {
+        ($module:ident, [$($index:tt)*]) => {
+            pub(super) mod $module {
+                use super::{Counts, Deserialize, IndexTable, Serialize};
+
+                #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+                #[table(name = "texts", shard_by = tenant, shard_map = "tenants")]
+                #[indexes((town, name = "whole", strategy = "full", scope = "global") $($index)*)]
+                pub(in super::super) struct Text {
+                    #[primary_key]
+                    pub(in super::super) tenant: u32,
+                    #[primary_key]
+                    pub(in super::super) id: u32,
+                    pub(in super::super) town: String,
+                    pub(in super::super) counts: Counts,
+                }
+            }
+        };
+    }
+
+    release!(first, []);
+    release!(second, [, (id, name = "ids")]);
+}
+
+/// A shard can't write the rows again by itself, and does not have to.
+#[test]
+fn an_index_over_rows_without_an_order_is_built_in_each_shard() -> TestResult {
+    use unordered::{Counts, first, second};
+    let dir = tempfile::tempdir()?;
+    let store = open(Kind::Several, dir.path())?;
+    let counts = Counts { words: (0..8).map(|word| (format!("w{word}"), word)).collect() };
+    {
+        let texts = first::TextRepository::open(&store)?;
+        for tenant in TENANTS {
+            let text =
+                |id| first::Text { tenant, id, town: "Oslo".to_owned(), counts: counts.clone() };
+            store.transaction(|txn| (0..20).try_for_each(|id| texts.insert(txn, &text(id))))?;
+        }
+    }
+    let texts = second::TextRepository::open(&store)?;
+    let txn = store.read()?;
+    for row in texts.find_by_ids(&txn, 7).rows() {
+        assert_eq!(row?.counts, counts);
+    }
+    assert_eq!(texts.find_by_ids(&txn, 7).count()?, 3);
+    assert_eq!(texts.find_by_whole(&txn, "Oslo").rows().count(), 60);
+    assert!(texts.verify(&txn).run()?.is_clean());
+    Ok(())
+}
