@@ -7,7 +7,10 @@ use crate::{
     model::{
         error::{Error, Result},
         row_vtable::TableRows,
-        schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index, version_of},
+        schema::{
+            Comparison, IndexRecord, Source, StateRecord, TableRecord, TableSchema, is_index,
+            version_of,
+        },
     },
     store::{Declared, OpenTable, Store},
     upkeep::{
@@ -79,16 +82,20 @@ fn former_name(file: &TableRecord, own: &TableRecord) -> Option<String> {
 
 /// Returns the error for a table some of whose databases are missing.
 fn without_databases(schema: &TableSchema, declared: &Declared) -> Result<Error> {
-    let Some(index) = declared.lacking.first().and_then(|at| schema.name_at(*at)) else {
-        let difference = "another process is changing it".to_owned();
-        return Ok(mismatch(schema, difference, "open it again"));
-    };
     let [file, own] = [Some(&declared.record), declared.declaration.as_ref()]
         .map(|record| TableRecord::decode(schema.name, record.unwrap_or(&declared.record)));
     let (file, own) = (file?, own?);
-    let otherwise = || format!("the file has no index `{index}` with this declaration");
-    let difference = former_name(&file, &own).unwrap_or_else(otherwise);
-    Ok(mismatch(schema, difference, DECLARE))
+    let Some(lacking) = declared.lacking.first().and_then(|at| own.indexes.get(*at)) else {
+        let difference = "another process is changing it".to_owned();
+        return Ok(mismatch(schema, difference, "open it again"));
+    };
+    Ok(mismatch(schema, without(&file, &own, lacking), DECLARE))
+}
+
+/// Describes what the file lacks of the declaration of a client.
+fn without(file: &TableRecord, own: &TableRecord, lacking: &IndexRecord) -> String {
+    let otherwise = || format!("the file has no {} with this declaration", lacking.described());
+    former_name(file, own).unwrap_or_else(otherwise)
 }
 
 fn mismatch(schema: &TableSchema, difference: String, way_out: &'static str) -> Error {
@@ -133,9 +140,7 @@ fn fit(rows: &TableRows, records: &Records, declared: TableRecord) -> Result<Dec
     if let Comparison::Build(_) = comparison
         && let Some(gone) = file.gone(&declared)
     {
-        let otherwise = || format!("the file has no {} with this declaration", gone.described());
-        let difference = former_name(&file, &declared).unwrap_or_else(otherwise);
-        return Err(mismatch(schema, difference, DECLARE));
+        return Err(mismatch(schema, without(&file, &declared, gone), DECLARE));
     }
     let lacking = file.lacking(&declared);
     Ok(Declared {
