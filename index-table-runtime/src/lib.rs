@@ -29,7 +29,6 @@ mod usage;
 mod write;
 
 #[cfg(feature = "postgres")]
-pub use engine::postgres::Dialect;
 pub use engine::{ArchiveFile, CommitNumber, Durability, DurabilityReason, Options, WhenFull};
 pub use model::{
     entity::IndexEntry,

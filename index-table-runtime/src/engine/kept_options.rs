@@ -119,10 +119,6 @@ impl Options {
             #[cfg(feature = "postgres")]
             retry_for,
             #[cfg(feature = "postgres")]
-            dialect,
-            #[cfg(feature = "postgres")]
-            splits,
-            #[cfg(feature = "postgres")]
             root_certificates,
         } = self;
         let archive = match (archive, &other.archive) {
@@ -148,10 +144,6 @@ impl Options {
             ("connections", connections, &other.connections),
             #[cfg(feature = "postgres")]
             ("retry_for", retry_for, &other.retry_for),
-            #[cfg(feature = "postgres")]
-            ("dialect", dialect, &other.dialect),
-            #[cfg(feature = "postgres")]
-            ("splits", splits, &other.splits),
             #[cfg(feature = "postgres")]
             ("root_certificates", root_certificates, &other.root_certificates),
         ];

@@ -76,11 +76,6 @@ pub struct Options {
     pub(crate) connections: u32,
     #[cfg(feature = "postgres")]
     pub(crate) retry_for: Duration,
-    /// `None`: the setting of the server.
-    #[cfg(feature = "postgres")]
-    pub(crate) dialect: Option<super::postgres::Dialect>,
-    #[cfg(feature = "postgres")]
-    pub(crate) splits: u16,
     #[cfg(feature = "postgres")]
     pub(crate) root_certificates: Option<PathBuf>,
 }
@@ -113,10 +108,6 @@ impl Default for Options {
             connections: 16,
             #[cfg(feature = "postgres")]
             retry_for: Duration::from_secs(30),
-            #[cfg(feature = "postgres")]
-            dialect: None,
-            #[cfg(feature = "postgres")]
-            splits: 1,
             #[cfg(feature = "postgres")]
             root_certificates: None,
         }

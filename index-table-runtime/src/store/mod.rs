@@ -445,14 +445,14 @@ impl Options {
     /// connections are not encrypted.
     ///
     /// The options [`create`](Options::create), [`read_only`](Options::read_only),
-    /// [`index_queue`](Options::index_queue), [`schema`](Options::schema), [`connections`](Options::connections),
-    /// [`retry_for`](Options::retry_for), [`dialect`](Options::dialect) and [`splits`](Options::splits) apply. A
+    /// [`index_queue`](Options::index_queue), [`schema`](Options::schema), [`connections`](Options::connections) and
+    /// [`retry_for`](Options::retry_for) apply. A
     /// read-only store needs only the right to read its schema. Another option that is not the default is an error,
     /// because a server has its own settings for the same purposes.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`]; [`Error::NotOffered`] for an option of files; [`Error::Io`] with the kind `InvalidInput` for
+    /// [`Error::Unreachable`], also for a server older than PostgreSQL 13 or of another kind; [`Error::NotOffered`] for an option of files; [`Error::Io`] with the kind `InvalidInput` for
     /// a URL or a schema that can't work;
     /// [`Error::StoreNotFound`]; [`Error::SchemaMismatch`] if another release has written the schema;
     /// [`Error::Engine`] if the server refuses a statement, for example because of missing privileges.
@@ -492,8 +492,6 @@ impl Options {
             schema: self.schema.clone(),
             connections: self.connections,
             retry_for: self.retry_for,
-            dialect: self.dialect,
-            splits: self.splits,
             root_certificates: self.root_certificates.clone(),
             ..Self::default()
         };

@@ -9,8 +9,8 @@ use std::{collections::HashSet, fmt::Write as _};
 use tokio_postgres::types::ToSql;
 
 use super::{
-    dialect::Dialect,
     names::{Form, Relation},
+    sql::IS_IN_TRANSACTION,
 };
 
 /// The maximum number of rows of a batch, and its approximate maximum number of bytes.
@@ -161,30 +161,13 @@ impl Batch {
         undo
     }
 
-    /// Returns the statements of the batch. With `is_strict`, a new row with a taken key is an error, which ends the
+    /// Returns the statement of the batch. With `is_strict`, a new row with a taken key is an error, which ends the
     /// transaction.
-    pub(super) fn statements(
-        &self,
-        dialect: Dialect,
-        mode: Mode,
-        is_strict: bool,
-        changes: &str,
-    ) -> Vec<Statement> {
-        if dialect.has_writing_ctes() {
-            let groups: Vec<_> = self.groups.iter().collect();
-            let mut builder = Builder::new(dialect, mode, is_strict, changes);
-            builder.are_entries_new = is_strict && self.has_new();
-            return vec![builder.build(&groups)];
-        }
-        // Each statement changes one table. A refused new row is an error here, since later statements can't depend on
-        // it.
-        let builder = |group| Builder::new(dialect, mode, true, changes).build(&[group]);
-        self.groups.iter().map(builder).collect()
-    }
-
-    /// Whether the batch can be sent as a transaction of its own.
-    pub(super) fn is_single(&self, dialect: Dialect) -> bool {
-        dialect.has_writing_ctes() || self.groups.len() == 1
+    pub(super) fn statement(&self, mode: Mode, is_strict: bool, changes: &str) -> Statement {
+        let are_entries_new = is_strict && self.has_new();
+        let (parameters, gate) = (Vec::new(), None);
+        let builder = Builder { mode, is_strict, are_entries_new, changes, parameters, gate };
+        builder.build(&self.groups)
     }
 
     /// Returns the first new fact, with its row, to find out whether the batch was applied.
@@ -200,7 +183,6 @@ impl Batch {
 /// Builds one statement.
 struct Builder<'a> {
     mode: Mode,
-    dialect: Dialect,
     is_strict: bool,
     /// Whether the entries should have no place yet, because their row is new. If one has, the statement fails and the
     /// operation runs again. Such an insertion costs less than one that replaces an entry.
@@ -213,11 +195,6 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(dialect: Dialect, mode: Mode, is_strict: bool, changes: &'a str) -> Self {
-        let (are_entries_new, parameters, gate) = (false, Vec::new(), None);
-        Self { mode, dialect, is_strict, are_entries_new, changes, parameters, gate }
-    }
-
     fn parameter(&mut self, parameter: Parameter) -> String {
         self.parameters.push(parameter);
         format!("${}", self.parameters.len())
@@ -234,19 +211,17 @@ impl<'a> Builder<'a> {
     fn guard(&mut self) -> Option<String> {
         match self.mode {
             Mode::Confirmed => None,
-            Mode::Begun => Some(self.dialect.is_in_transaction().to_owned()),
-            Mode::Alone { changes: None } => {
-                Some(format!("NOT {}", self.dialect.is_in_transaction()))
-            }
+            Mode::Begun => Some(IS_IN_TRANSACTION.to_owned()),
+            Mode::Alone { changes: None } => Some(format!("NOT {IS_IN_TRANSACTION}")),
             Mode::Alone { changes: Some(changes) } => {
                 let parameter = self.parameter(Parameter::Text(changes.to_string()));
-                let (outside, current) = (self.dialect.is_in_transaction(), self.changes);
-                Some(format!("NOT {outside} AND {current} = {parameter}::text"))
+                let current = self.changes;
+                Some(format!("NOT {IS_IN_TRANSACTION} AND {current} = {parameter}::text"))
             }
         }
     }
 
-    fn build(mut self, groups: &[&Group]) -> Statement {
+    fn build(mut self, groups: &[Group]) -> Statement {
         let guard = self.guard();
         let new = groups.iter().filter(|group| group.kind == Kind::New).count();
         let counts = new > 0 && !self.is_strict;

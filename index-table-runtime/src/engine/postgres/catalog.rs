@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::{
-    dialect::Dialect,
     names::{CATALOG, CHANGES_KEY, COMMITS, Form, Relation},
+    sql,
 };
 use crate::locks::{Mutex, MutexGuard};
 
@@ -51,8 +51,8 @@ impl Catalog {
     }
 
     /// Returns the query for the number of a transaction and the counter, as one text.
-    pub(super) fn numbers(&self, dialect: Dialect, writes: bool) -> String {
-        format!("SELECT {} || ' ' || {}", dialect.number(writes), self.changes())
+    pub(super) fn numbers(&self, writes: bool) -> String {
+        format!("SELECT {} || ' ' || {}", sql::number(writes), self.changes())
     }
 
     /// Returns the statement that increments the counter.

@@ -11,7 +11,7 @@
 //! client opens the table.
 //!
 //! All this is a hint: what a client may write is decided by the record of the table. The statements are transactions of their own,
-//! READ COMMITTED, on another connection than those of transactions. A server without such locks has no rows.
+//! READ COMMITTED, on another connection than those of transactions.
 
 use std::{
     collections::BTreeMap,
@@ -259,7 +259,7 @@ impl Engine {
     ///
     /// Those of the server, if the table is opened.
     pub(crate) fn note_client(&self, table: &str, parts: &[u64], is_open: bool) -> Result<()> {
-        if self.is_read_only || self.refuse_forked().is_err() || !self.has_clients() {
+        if self.is_read_only || self.refuse_forked().is_err() {
             return Ok(());
         }
         {
@@ -281,17 +281,9 @@ impl Engine {
         if is_open { shared.forget_ended(table) } else { Ok(()) }
     }
 
-    /// Whether the server has the locks of clients.
-    fn has_clients(&self) -> bool {
-        self.pool.dialect().lock().is_some()
-    }
-
     /// Returns for each of these parts whether another client has the table open without it. Waits up to a second for the end of
     /// such clients.
     pub(crate) fn others_lack(&self, table: &str, parts: &[u64]) -> Result<Vec<bool>> {
-        if !self.has_clients() {
-            return Ok(vec![false; parts.len()]);
-        }
         let begun = Instant::now();
         loop {
             let others = self.clients.shared.others(table)?;

@@ -5,6 +5,7 @@ use std::{mem, time::Duration};
 use super::{
     connection::column,
     names::{Form, Relation},
+    sql,
     tables::Tables,
     txn::Txn,
 };
@@ -93,7 +94,7 @@ impl<'r> Compared<'r> {
             let found = txn.query(constraint, &[&schema, &relation.name])?;
             let primary_key = found.first().map(|row| column::<&str>(row, 0)).transpose()?;
             txn.simple(&format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis()))?;
-            let change = txn.pool().dialect().change(relation, primary_key.unwrap_or_default());
+            let change = sql::change(relation, primary_key.unwrap_or_default());
             let is_kept = change.is_some();
             txn.simple(&change.unwrap_or_else(|| format!("DROP TABLE {}", relation.sql)))?;
             if !is_kept {

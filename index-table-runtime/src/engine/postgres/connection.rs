@@ -15,7 +15,7 @@ use tokio_postgres::{
     types::{FromSql, ToSql},
 };
 
-use super::{dialect::Dialect, driver::Driver};
+use super::{driver::Driver, sql::SETTINGS};
 use crate::{
     locks::{
         Mutex, MutexGuard,
@@ -122,19 +122,13 @@ impl Connection {
     /// Prepares a session: applies and checks its settings, and prepares the known statements.
     pub(super) fn prepare(
         mut self,
-        dialect: Dialect,
         known: &[Box<str>],
         named: &[Box<str>],
     ) -> Result<Self, Unprepared> {
-        let settings = dialect.settings();
-        let assignments = settings.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
-        let shown = settings.iter().map(|(name, _)| format!("current_setting('{name}')"));
+        let assignments = SETTINGS.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
+        let shown = SETTINGS.iter().map(|(name, _)| format!("current_setting('{name}')"));
         let shown = shown.collect::<Vec<_>>().join(" || ' ' || ");
-        let started = if dialect.has_outcomes() {
-            "extract(epoch from pg_postmaster_start_time())::text"
-        } else {
-            "'-'"
-        };
+        let started = "extract(epoch from pg_postmaster_start_time())::text";
         let sql = format!(
             "{}SELECT {shown} || ' ' || {started} || ' ' || pg_backend_pid()::text",
             assignments.collect::<Vec<_>>().concat()
@@ -155,9 +149,9 @@ impl Connection {
             _ => String::new(),
         };
         let mut found = found.split(' ');
-        for (name, wanted) in settings {
+        for (name, wanted) in SETTINGS {
             let found = found.next().unwrap_or_default();
-            if found != *wanted {
+            if found != wanted {
                 return Err(Unprepared::Setting { name, found: found.to_owned(), wanted });
             }
         }

@@ -1,20 +1,18 @@
-//! The statements of each dialect, as text. After a deliberate change, `INDEX_TABLE_GOLDEN=write` writes the file.
+//! The statements, as text. After a deliberate change, `INDEX_TABLE_GOLDEN=write` writes the file.
 
 use std::{env, fmt::Write as _, fs, path::Path};
 
 use super::{
     batch::{Batch, Kind, Mode},
     catalog::Catalog,
-    dialect::Dialect,
     names::{Form, Relation},
     select::{self, Conditions, Place},
+    sql,
 };
 use crate::{
     engine::Query,
     model::{KeyRange, schema::Source},
 };
-
-const DIALECTS: [Dialect; 3] = [Dialect::PostgreSql, Dialect::YugabyteDb, Dialect::CockroachDb];
 
 fn relations() -> [Relation; 4] {
     let relation = |name, form| Relation::new("shop", name, form);
@@ -55,51 +53,40 @@ fn statements() -> String {
     let [facts, town, email, _] = relations();
     let catalog = Catalog::new("shop");
     let mut all = String::new();
-    for dialect in DIALECTS {
-        let _ = writeln!(all, "-- {dialect:?}");
-        let mut add = |what: &str, sql: &str| {
-            let _ = writeln!(all, "\n-- {what}\n{sql}");
-        };
-        let settings = dialect.settings().iter();
-        let settings: Vec<_> =
-            settings.map(|(name, value)| format!("SET {name} = '{value}'; ")).collect();
-        let settings = settings.concat();
-        add("settings", settings.trim_end());
-        for (kind, writes) in [("read", false), ("write", true)] {
-            add(&format!("begin to {kind}"), dialect.begin(writes));
-            add(&format!("the number of a {kind} transaction"), dialect.number(writes));
-        }
-        add("lock", dialect.lock().map_or("(none)", |[lock, _]| lock));
-        for relation in [&facts, &town, &email] {
-            add("create", &dialect.create(relation, &[]));
-            add("create in parts", &dialect.create(relation, &Dialect::splits(3)));
-            add("load", &dialect.copy(relation));
-        }
-        let alone = Mode::Alone { changes: Some(7) };
-        for (batch, name, mode, is_strict) in [
-            (insertion(), "insert, as a transaction of its own", alone, true),
-            (insertion(), "insert, in a transaction", Mode::Confirmed, false),
-            (change(), "change, in a transaction", Mode::Confirmed, false),
-        ] {
-            let changes = catalog.changes();
-            for statement in batch.statements(dialect, mode, is_strict, &changes) {
-                add(name, &statement.sql);
-            }
-        }
+    let mut add = |what: &str, sql: &str| {
+        let _ = writeln!(all, "-- {what}\n{sql}\n");
+    };
+    let settings = sql::SETTINGS.iter();
+    let settings: Vec<_> =
+        settings.map(|(name, value)| format!("SET {name} = '{value}'; ")).collect();
+    let settings = settings.concat();
+    add("settings", settings.trim_end());
+    for (kind, writes) in [("read", false), ("write", true)] {
+        add(&format!("begin to {kind}"), sql::begin(writes));
+        add(&format!("the number of a {kind} transaction"), sql::number(writes));
     }
-    let _ = writeln!(
-        all,
-        "\n-- All\n\n-- get by a unique index\n{}",
-        select::unique_row(&email, false, &facts)
-    );
+    add("lock", sql::LOCK);
+    for relation in [&facts, &town, &email] {
+        add("create", &sql::create(relation));
+        add("load", &sql::copy(relation));
+    }
+    let alone = Mode::Alone { changes: Some(7) };
+    for (batch, name, mode, is_strict) in [
+        (insertion(), "insert, as a transaction of its own", alone, true),
+        (insertion(), "insert, in a transaction", Mode::Confirmed, false),
+        (change(), "change, in a transaction", Mode::Confirmed, false),
+    ] {
+        add(name, &batch.statement(mode, is_strict, &catalog.changes()).sql);
+    }
+    add("get by a unique index", &select::unique_row(&email, false, &facts));
     let query = Query::new(Source::Index(0), KeyRange::beginning_with(b"Oslo"));
     let entries = Conditions::new(&query, &Place::Start).entries(&town, false, Some(&facts));
-    let _ = writeln!(all, "\n-- rows of a key\n{entries}");
+    let _ = writeln!(all, "-- rows of a key\n{entries}");
     all
 }
 
 #[test]
-fn the_statements_of_all_dialects_stay_as_recorded() {
+fn the_statements_stay_as_recorded() {
     let (found, path) = (statements(), Path::new(env!("CARGO_MANIFEST_DIR")));
     let path = path.join("src/engine/postgres/statements.sql");
     if env::var("INDEX_TABLE_GOLDEN").is_ok_and(|it| it == "write") {
@@ -110,25 +97,20 @@ fn the_statements_of_all_dialects_stay_as_recorded() {
 }
 
 #[test]
-fn the_version_determines_the_dialect() {
-    let versions = [
-        "PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on x86_64-pc-linux-gnu",
-        "PostgreSQL 11.2-YB-2.19.3.0-b0 on x86_64-pc-linux-gnu, compiled by clang",
-        "CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu, built 2023/09/27)",
-    ];
-    assert_eq!(versions.map(Dialect::of_version), DIALECTS);
-}
-
-#[test]
-fn cockroachdb_gets_no_statement_that_changes_a_table_twice() {
-    for batch in [insertion(), change()] {
-        let all = batch.statements(Dialect::CockroachDb, Mode::Confirmed, true, "");
-        for statement in all {
-            let changes =
-                ["INSERT INTO", "DELETE FROM"].map(|it| statement.sql.matches(it).count());
-            assert_eq!(changes.iter().sum::<usize>(), 1, "{}", statement.sql);
-        }
-    }
+fn servers_that_are_not_supported_are_refused() {
+    let refused = |version| super::pool::refused(version).unwrap_or_default();
+    assert_eq!(
+        refused("150018 PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on x86_64-pc-linux-gnu"),
+        ""
+    );
+    assert_eq!(refused("130000 PostgreSQL 13.0"), "");
+    let old = "the server has version \"PostgreSQL 12.1\", and 13 is the oldest that is supported";
+    assert_eq!(refused("120001 PostgreSQL 12.1"), old);
+    let other = |name| format!("the server is {name}, and only PostgreSQL is supported");
+    let version = "150002 PostgreSQL 15.2-YB-2.25.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang";
+    assert_eq!(refused(version), other("YugabyteDB"));
+    let version = "130000 CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu, built 2023/09/27)";
+    assert_eq!(refused(version), other("CockroachDB"));
 }
 
 #[test]
@@ -143,12 +125,4 @@ fn a_batch_changes_a_row_once() {
     // A unique key has one entry, so both changes concern the same entry, despite their different primary keys.
     assert!(batch.push(&email, Kind::Delete, &[b"mail", b"id"]));
     assert!(!batch.push(&email, Kind::Put, &[b"mail", b"other", b""]));
-}
-
-#[test]
-fn a_table_is_split_into_even_parts() {
-    let firsts = |parts| Dialect::splits(parts).into_iter().flatten().collect::<Vec<u8>>();
-    assert_eq!(firsts(1), []);
-    assert_eq!(firsts(4), [64, 128, 192]);
-    assert_eq!(firsts(256).len(), 255);
 }

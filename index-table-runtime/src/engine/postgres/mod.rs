@@ -17,7 +17,6 @@ mod compare;
 mod connection;
 mod copy;
 mod dial;
-mod dialect;
 mod driver;
 mod ends;
 mod error;
@@ -37,6 +36,7 @@ mod select;
 mod session;
 mod slot;
 mod socket;
+mod sql;
 mod start;
 mod stripes;
 mod tables;
@@ -50,7 +50,6 @@ mod trip;
 mod txn;
 mod write;
 
-pub use dialect::Dialect;
 pub(crate) use read::{Entries, LentEntries, Reader};
 pub(crate) use tables::Tables;
 pub(crate) use txn::Txn;
@@ -90,8 +89,6 @@ pub(crate) struct Engine {
     /// See [`Options::retry_for`].
     retry_for: Duration,
     is_read_only: bool,
-    /// The keys at which new tables are split.
-    splits: Vec<Vec<u8>>,
 }
 
 impl Engine {
@@ -113,23 +110,14 @@ impl Engine {
         let server = server_of(&config, &schema);
         let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
         let tls = tls::tls(options.root_certificates.as_deref())?;
-        let mut pool = Pool::new(config, server, most, options.retry_for, tls);
-        let dialect = match options.dialect {
-            Some(dialect) => dialect,
-            None => Dialect::of_version(&pool.version()?),
-        };
-        pool.set_dialect(dialect);
-        let pool = Arc::new(pool);
-        if options.splits > 1 && dialect == Dialect::PostgreSql {
-            return Err(invalid("`splits` has no effect on PostgreSQL".to_owned()));
-        }
-        let (catalog, splits) = (Catalog::new(&schema), Dialect::splits(options.splits));
+        let pool = Arc::new(Pool::new(config, server, most, options.retry_for, tls));
+        pool.refuse_other_servers()?;
+        let catalog = Catalog::new(&schema);
         let retry_for = options.retry_for;
         let is_read_only = options.read_only;
         let blocks = Blocks::default();
         let clients = Clients::new(&pool, &schema);
-        let engine =
-            Self { pool, catalog, blocks, clients, schema, retry_for, is_read_only, splits };
+        let engine = Self { pool, catalog, blocks, clients, schema, retry_for, is_read_only };
         if is_read_only {
             engine.check()?;
         } else {
@@ -235,12 +223,7 @@ impl Engine {
 
     /// Returns the statements that create these tables.
     fn creation(&self, relations: &[&Relation]) -> String {
-        let dialect = self.pool.dialect();
-        let splits = |relation: &Relation| {
-            let is_shared = relation.name.starts_with('.');
-            if is_shared { &[][..] } else { &*self.splits }
-        };
-        relations.iter().map(|relation| dialect.create(relation, splits(relation))).collect()
+        relations.iter().map(|relation| sql::create(relation)).collect()
     }
 
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
@@ -404,7 +387,6 @@ impl Engine {
 
     /// Lets new connections prepare the most frequent statements of a table.
     fn know(&self, tables: &Tables) {
-        let dialect = self.pool.dialect();
         let facts = &tables.facts.sql;
         self.pool.know(&format!("SELECT v FROM {facts} WHERE k = $1"));
         self.pool.know(&format!("SELECT k, v FROM {facts} WHERE k = ANY($1)"));
@@ -412,7 +394,7 @@ impl Engine {
             self.pool.know(&select::unique_row(index, false, &tables.facts));
         }
         for writes in [false, true] {
-            self.pool.know_named(&self.catalog.numbers(dialect, writes));
+            self.pool.know_named(&self.catalog.numbers(writes));
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::dialect::Dialect;
 use crate::engine::Options;
 
 impl Options {
@@ -34,24 +33,6 @@ impl Options {
     #[cfg(feature = "postgres-tls")]
     pub fn root_certificates(mut self, path: impl AsRef<std::path::Path>) -> Self {
         self.root_certificates = Some(path.as_ref().to_owned());
-        self
-    }
-
-    /// Sets the kind of server, for [`connect`](Options::connect). Default: the kind according to the `version()` of the
-    /// server.
-    pub fn dialect(mut self, dialect: Dialect) -> Self {
-        self.dialect = Some(dialect);
-        self
-    }
-
-    /// Sets the number of parts into which each new table and index is split on YugabyteDB and CockroachDB, for
-    /// [`connect`](Options::connect): from 1 to 256, evenly by the first byte of the encoded key. Default: 1. A server
-    /// splits a growing table by itself, but until then one machine gets all writes. The keys of integers begin with their
-    /// greatest byte, so small numbers are all in one part.
-    ///
-    /// On PostgreSQL, another value than 1 is an error.
-    pub fn splits(mut self, parts: u16) -> Self {
-        self.splits = parts;
         self
     }
 }

@@ -4,7 +4,6 @@ use std::{collections::VecDeque, mem};
 
 use super::{
     batch::{Batch, Kind},
-    dialect::Dialect,
     names::Relation,
 };
 
@@ -58,18 +57,14 @@ impl Pending {
         self.items.push_back(Item::Batch(batch));
     }
 
-    /// Begins an operation whose new rows are sent with its other changes. Returns false if the server can't do that.
-    pub(super) fn defer(&mut self, dialect: Dialect) -> bool {
-        if !dialect.has_writing_ctes() && !self.is_single {
-            return false;
-        }
+    /// Begins an operation whose new rows are sent with its other changes.
+    pub(super) fn defer(&mut self) {
         (self.is_deferring, self.is_taken) = (true, false);
         self.operation = Some(self.items.len());
         // Changes of other operations must not depend on the new rows of this operation.
         if !matches!(self.items.back(), Some(Item::Batch(batch)) if batch.is_empty()) {
             self.items.push_back(Item::Batch(Batch::default()));
         }
-        true
     }
 
     /// Ends the operation, whose changes were sent. Returns whether a new key was taken.
@@ -102,13 +97,11 @@ impl Pending {
     }
 
     /// Returns the changes of a transaction that has sent nothing.
-    pub(super) fn unsent(&mut self, dialect: Dialect) -> Unsent {
+    pub(super) fn unsent(&mut self) -> Unsent {
         self.items.retain(Item::is_needed);
         match self.items.pop_front() {
             None => Unsent::Nothing,
-            Some(Item::Batch(batch)) if self.items.is_empty() && batch.is_single(dialect) => {
-                Unsent::Single(batch)
-            }
+            Some(Item::Batch(batch)) if self.items.is_empty() => Unsent::Single(batch),
             Some(first) => {
                 self.items.push_front(first);
                 Unsent::Several

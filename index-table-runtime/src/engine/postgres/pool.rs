@@ -14,9 +14,8 @@ use tokio_postgres::Config;
 use super::{
     connection::{Connection, Outcome, Unprepared},
     dial,
-    dialect::Dialect,
     ends::Ends,
-    error,
+    error, sql,
     start::Start,
     tls::Tls,
 };
@@ -24,6 +23,9 @@ use crate::{
     locks::{Condvar, Mutex, MutexGuard, Origin, rank::ServerPool},
     model::error::{Error, Result},
 };
+
+/// The oldest version of PostgreSQL that has all used functions.
+const OLDEST: u32 = 13;
 
 /// The maximum number of statements that are prepared when a connection is opened.
 const MOST_KNOWN: usize = 512;
@@ -39,7 +41,6 @@ pub(super) struct Pool {
     known: Mutex<BTreeSet<Box<str>>>,
     /// The statements that new connections prepare for `EXECUTE`.
     named: Mutex<BTreeSet<Box<str>>>,
-    dialect: Dialect,
     has_outcomes: AtomicBool,
     config: Config,
     tls: Tls,
@@ -74,7 +75,6 @@ impl Pool {
             readers: Mutex::default(),
             known: Mutex::default(),
             named: Mutex::default(),
-            dialect: Dialect::PostgreSql,
             has_outcomes: AtomicBool::new(true),
             config,
             tls,
@@ -83,16 +83,6 @@ impl Pool {
             patience,
             origin: Origin::here(),
         }
-    }
-
-    pub(super) const fn dialect(&self) -> Dialect {
-        self.dialect
-    }
-
-    /// Sets the dialect, before a connection of the pool is opened.
-    pub(super) fn set_dialect(&mut self, dialect: Dialect) {
-        self.dialect = dialect;
-        self.has_outcomes = dialect.has_outcomes().into();
     }
 
     /// Whether the server has the outcomes of transactions by number. Otherwise, each transaction leaves a token.
@@ -165,7 +155,7 @@ impl Pool {
     pub(super) fn take_snapshots(&self) {
         let starts: Vec<_> = self.readers().values().map(|(_, start)| Arc::clone(start)).collect();
         for start in starts {
-            start.take_snapshot(self.dialect.begin(false));
+            start.take_snapshot(sql::BEGIN_READ);
         }
     }
 
@@ -231,18 +221,22 @@ impl Pool {
         Ok(Some(leased))
     }
 
-    /// Returns the version of the server as text, on a connection of its own.
-    pub(super) fn version(&self) -> Result<String> {
-        let version = self.connect()?.simple("SELECT version()");
+    /// Returns an error if the server is another product than PostgreSQL, or older than [`OLDEST`]. Opens a connection.
+    pub(super) fn refuse_other_servers(&self) -> Result<()> {
+        let sql = "SELECT current_setting('server_version_num') || ' ' || version()";
+        let version = self.connect()?.simple(sql);
         let version = version.map_err(|error| error::unreachable(&self.server, &error))?;
-        Ok(version.unwrap_or_default())
+        match refused(&version.unwrap_or_default()) {
+            None => Ok(()),
+            Some(reason) => Err(Error::Unreachable { server: self.server.clone(), reason }),
+        }
     }
 
     /// Opens a connection outside of the pool.
     pub(super) fn open(&self) -> Result<Connection> {
         let known: Vec<_> = self.known().iter().cloned().collect();
         let named: Vec<_> = self.named().iter().cloned().collect();
-        let prepared = self.connect()?.prepare(self.dialect, &known, &named);
+        let prepared = self.connect()?.prepare(&known, &named);
         prepared.map_err(|unprepared| match unprepared {
             // If the server refuses to open a session for any reason, it counts as unreachable.
             Unprepared::Failed(error) => error::unreachable(&self.server, &error),
@@ -295,9 +289,8 @@ impl Leased {
 
     /// Takes an advisory lock of the session, until the connection is kept or closed.
     pub(super) fn lock(&mut self, name: &str) -> Result<()> {
-        let Some([sql, _]) = self.pool.dialect.lock() else { return Ok(()) };
         self.locked = Some(name.to_owned());
-        let locked = self.get()?.query(sql, &[&name]);
+        let locked = self.get()?.query(sql::LOCK, &[&name]);
         locked.map(drop).map_err(|error| error::of(&self.pool.server, error))
     }
 
@@ -308,10 +301,10 @@ impl Leased {
 
     /// Returns the connection to the pool. It must have no transaction.
     pub(super) fn keep(mut self) {
-        let (locked, unlock) = (self.locked.take(), self.pool.dialect.lock());
-        let is_unlocked = |connection: &Connection| match (&locked, unlock) {
-            (Some(name), Some([_, sql])) => connection.query(sql, &[name]).is_ok(),
-            _ => true,
+        let locked = self.locked.take();
+        let is_unlocked = |connection: &Connection| match &locked {
+            Some(name) => connection.query(sql::UNLOCK, &[name]).is_ok(),
+            None => true,
         };
         let can_stay =
             |connection: &mut Arc<Connection>| !connection.is_closed() && is_unlocked(connection);
@@ -353,4 +346,18 @@ pub(super) fn elsewhere<T>(
         }
     }
     work(&Arc::new(pool.open()?)).map_err(failed)
+}
+
+/// Returns why a server with this version, a number and the text of `version()`, is not used.
+pub(super) fn refused(version: &str) -> Option<String> {
+    let (number, text) = version.split_once(' ').unwrap_or((version, ""));
+    if let Some(other) = ["CockroachDB", "-YB-"].into_iter().find(|name| text.contains(name)) {
+        let name = if other == "-YB-" { "YugabyteDB" } else { other };
+        return Some(format!("the server is {name}, and only PostgreSQL is supported"));
+    }
+    let major = number.parse::<u32>().map_or(0, |number| number / 10_000);
+    let is_old = major < OLDEST;
+    is_old.then(|| {
+        format!("the server has version {text:?}, and {OLDEST} is the oldest that is supported")
+    })
 }

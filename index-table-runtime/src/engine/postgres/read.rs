@@ -75,9 +75,6 @@ impl<'t> Reader<'t> {
     }
 
     fn bytes_in(self, relation: &Relation) -> Result<u64> {
-        if !self.txn.session().pool.dialect().has_sizes() {
-            return Ok(0);
-        }
         let sql = "SELECT pg_total_relation_size($1::text::regclass)";
         number(&self.txn.query(sql, &[&relation.sql])?).map(unsigned)
     }

@@ -1,5 +1,3 @@
--- PostgreSql
-
 -- settings
 SET plan_cache_mode = 'force_generic_plan'; SET enable_hashjoin = 'off'; SET enable_mergejoin = 'off'; SET enable_bitmapscan = 'off'; SET enable_seqscan = 'off'; SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = 'off'; SET default_transaction_deferrable = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning';
 
@@ -21,25 +19,16 @@ SELECT pg_advisory_lock(hashtextextended($1::text, 0))::text
 -- create
 CREATE TABLE "shop"."people" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k));
 
--- create in parts
-CREATE TABLE "shop"."people" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k));
-
 -- load
 COPY "shop"."people" (k, v) FROM STDIN WITH (FORMAT binary)
 
 -- create
 CREATE TABLE "shop"."people.town" (k bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, p));
 
--- create in parts
-CREATE TABLE "shop"."people.town" (k bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, p));
-
 -- load
 COPY "shop"."people.town" (k, p, v) FROM STDIN WITH (FORMAT binary)
 
 -- create
-CREATE TABLE "shop"."people.email" (k bytea NOT NULL, s bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, s));
-
--- create in parts
 CREATE TABLE "shop"."people.email" (k bytea NOT NULL, s bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, s));
 
 -- load
@@ -53,148 +42,6 @@ WITH c0 AS (INSERT INTO "shop"."people.email" (k, s, p, v) VALUES ($1::bytea, ''
 
 -- change, in a transaction
 WITH c0 AS (INSERT INTO "shop"."people" (k, v) VALUES ($1::bytea, $2::bytea) ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v), c1 AS (DELETE FROM "shop"."people.email" WHERE k = $3 AND p = $4), c2 AS (INSERT INTO "shop"."people.email" (k, s, p, v) VALUES ($5::bytea, ''::bytea, $6::bytea, $7::bytea) ON CONFLICT (k, s) DO UPDATE SET p = EXCLUDED.p, v = EXCLUDED.v), c3 AS (DELETE FROM "shop"."people.town" t USING unnest($8::bytea[], $9::bytea[]) AS n (k, p) WHERE t.k = n.k AND t.p = n.p), c4 AS (INSERT INTO "shop"."people.town" (k, p, v) SELECT a, b, c FROM unnest($10::bytea[], $11::bytea[], $12::bytea[]) AS n (a, b, c) ON CONFLICT (k, p) DO UPDATE SET v = EXCLUDED.v) SELECT 0::int8
--- YugabyteDb
-
--- settings
-SET plan_cache_mode = 'force_generic_plan'; SET enable_hashjoin = 'off'; SET enable_mergejoin = 'off'; SET yb_bnl_batch_size = '1024'; SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = 'off'; SET default_transaction_deferrable = 'off'; SET yb_read_from_followers = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning';
-
--- begin to read
-BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
-
--- the number of a read transaction
-(extract(epoch from transaction_timestamp()) * 1000000)::int8::text
-
--- begin to write
-BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE DEFERRABLE
-
--- the number of a write transaction
-(extract(epoch from transaction_timestamp()) * 1000000)::int8::text
-
--- lock
-(none)
-
--- create
-CREATE TABLE IF NOT EXISTS "shop"."people" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k ASC));
-
--- create in parts
-CREATE TABLE IF NOT EXISTS "shop"."people" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k ASC)) SPLIT AT VALUES (('\x55'), ('\xaa'));
-
--- load
-COPY "shop"."people" (k, v) FROM STDIN WITH (FORMAT binary, ROWS_PER_TRANSACTION 0)
-
--- create
-CREATE TABLE IF NOT EXISTS "shop"."people.town" (k bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k ASC, p ASC));
-
--- create in parts
-CREATE TABLE IF NOT EXISTS "shop"."people.town" (k bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k ASC, p ASC)) SPLIT AT VALUES (('\x55', ''), ('\xaa', ''));
-
--- load
-COPY "shop"."people.town" (k, p, v) FROM STDIN WITH (FORMAT binary, ROWS_PER_TRANSACTION 0)
-
--- create
-CREATE TABLE IF NOT EXISTS "shop"."people.email" (k bytea NOT NULL, s bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k ASC, s ASC));
-
--- create in parts
-CREATE TABLE IF NOT EXISTS "shop"."people.email" (k bytea NOT NULL, s bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k ASC, s ASC)) SPLIT AT VALUES (('\x55', ''), ('\xaa', ''));
-
--- load
-COPY "shop"."people.email" (k, s, p, v) FROM STDIN WITH (FORMAT binary, ROWS_PER_TRANSACTION 0)
-
--- insert, as a transaction of its own
-WITH g AS MATERIALIZED (SELECT 1 WHERE NOT current_setting('transaction_deferrable') = 'on' AND coalesce((SELECT convert_from(v, 'UTF8') FROM "shop".".catalog" WHERE k = '\x006368616e676573'), '0') = $1::text), c0 AS (INSERT INTO "shop"."people.email" (k, s, p, v) SELECT $2::bytea, ''::bytea, $3::bytea, $4::bytea FROM g), c1 AS (INSERT INTO "shop"."people" (k, v) SELECT $5::bytea, $6::bytea FROM g), c2 AS (INSERT INTO "shop"."people.town" (k, p, v) SELECT $7::bytea, $8::bytea, $9::bytea FROM g), c3 AS (INSERT INTO "shop"."people.total" (k, v) SELECT $10::bytea, $11::bytea FROM g) SELECT 0::int8, EXISTS (SELECT 1 FROM g)
-
--- insert, in a transaction
-WITH c0 AS (INSERT INTO "shop"."people.email" (k, s, p, v) VALUES ($1::bytea, ''::bytea, $2::bytea, $3::bytea) ON CONFLICT (k, s) DO NOTHING RETURNING 1), c1 AS (INSERT INTO "shop"."people" (k, v) SELECT $4::bytea, $5::bytea FROM c0 ON CONFLICT (k) DO NOTHING RETURNING 1), c2 AS (INSERT INTO "shop"."people.town" (k, p, v) SELECT $6::bytea, $7::bytea, $8::bytea FROM c1 ON CONFLICT (k, p) DO UPDATE SET v = EXCLUDED.v), c3 AS (INSERT INTO "shop"."people.total" (k, v) SELECT $9::bytea, $10::bytea FROM c1) SELECT (SELECT count(*) FROM c0) + (SELECT count(*) FROM c1)
-
--- change, in a transaction
-WITH c0 AS (INSERT INTO "shop"."people" (k, v) VALUES ($1::bytea, $2::bytea) ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v), c1 AS (DELETE FROM "shop"."people.email" WHERE k = $3 AND p = $4), c2 AS (INSERT INTO "shop"."people.email" (k, s, p, v) VALUES ($5::bytea, ''::bytea, $6::bytea, $7::bytea) ON CONFLICT (k, s) DO UPDATE SET p = EXCLUDED.p, v = EXCLUDED.v), c3 AS (DELETE FROM "shop"."people.town" t USING unnest($8::bytea[], $9::bytea[]) AS n (k, p) WHERE t.k = n.k AND t.p = n.p), c4 AS (INSERT INTO "shop"."people.town" (k, p, v) SELECT a, b, c FROM unnest($10::bytea[], $11::bytea[], $12::bytea[]) AS n (a, b, c) ON CONFLICT (k, p) DO UPDATE SET v = EXCLUDED.v) SELECT 0::int8
--- CockroachDb
-
--- settings
-SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = 'off'; SET default_transaction_use_follower_reads = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning';
-
--- begin to read
-BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY
-
--- the number of a read transaction
-(cluster_logical_timestamp() / 1000)::int8::text
-
--- begin to write
-BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE
-
--- the number of a write transaction
-(cluster_logical_timestamp() / 1000)::int8::text
-
--- lock
-(none)
-
--- create
-CREATE TABLE IF NOT EXISTS "shop"."people" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k));
-
--- create in parts
-CREATE TABLE IF NOT EXISTS "shop"."people" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k)); ALTER TABLE "shop"."people" SPLIT AT VALUES ('\x55'), ('\xaa');
-
--- load
-COPY "shop"."people" (k, v) FROM STDIN WITH BINARY
-
--- create
-CREATE TABLE IF NOT EXISTS "shop"."people.town" (k bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, p));
-
--- create in parts
-CREATE TABLE IF NOT EXISTS "shop"."people.town" (k bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, p)); ALTER TABLE "shop"."people.town" SPLIT AT VALUES ('\x55', ''), ('\xaa', '');
-
--- load
-COPY "shop"."people.town" (k, p, v) FROM STDIN WITH BINARY
-
--- create
-CREATE TABLE IF NOT EXISTS "shop"."people.email" (k bytea NOT NULL, s bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, s));
-
--- create in parts
-CREATE TABLE IF NOT EXISTS "shop"."people.email" (k bytea NOT NULL, s bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, s)); ALTER TABLE "shop"."people.email" SPLIT AT VALUES ('\x55', ''), ('\xaa', '');
-
--- load
-COPY "shop"."people.email" (k, s, p, v) FROM STDIN WITH BINARY
-
--- insert, as a transaction of its own
-WITH g AS MATERIALIZED (SELECT 1 WHERE NOT false AND coalesce((SELECT convert_from(v, 'UTF8') FROM "shop".".catalog" WHERE k = '\x006368616e676573'), '0') = $1::text), c0 AS (INSERT INTO "shop"."people.email" (k, s, p, v) SELECT $2::bytea, ''::bytea, $3::bytea, $4::bytea FROM g) SELECT 0::int8, EXISTS (SELECT 1 FROM g)
-
--- insert, as a transaction of its own
-WITH g AS MATERIALIZED (SELECT 1 WHERE NOT false AND coalesce((SELECT convert_from(v, 'UTF8') FROM "shop".".catalog" WHERE k = '\x006368616e676573'), '0') = $1::text), c0 AS (INSERT INTO "shop"."people" (k, v) SELECT $2::bytea, $3::bytea FROM g) SELECT 0::int8, EXISTS (SELECT 1 FROM g)
-
--- insert, as a transaction of its own
-WITH g AS MATERIALIZED (SELECT 1 WHERE NOT false AND coalesce((SELECT convert_from(v, 'UTF8') FROM "shop".".catalog" WHERE k = '\x006368616e676573'), '0') = $1::text), c0 AS (INSERT INTO "shop"."people.town" (k, p, v) SELECT $2::bytea, $3::bytea, $4::bytea FROM g ON CONFLICT (k, p) DO UPDATE SET v = EXCLUDED.v) SELECT 0::int8, EXISTS (SELECT 1 FROM g)
-
--- insert, as a transaction of its own
-WITH g AS MATERIALIZED (SELECT 1 WHERE NOT false AND coalesce((SELECT convert_from(v, 'UTF8') FROM "shop".".catalog" WHERE k = '\x006368616e676573'), '0') = $1::text), c0 AS (INSERT INTO "shop"."people.total" (k, v) SELECT $2::bytea, $3::bytea FROM g) SELECT 0::int8, EXISTS (SELECT 1 FROM g)
-
--- insert, in a transaction
-INSERT INTO "shop"."people.email" (k, s, p, v) VALUES ($1::bytea, ''::bytea, $2::bytea, $3::bytea)
-
--- insert, in a transaction
-INSERT INTO "shop"."people" (k, v) VALUES ($1::bytea, $2::bytea)
-
--- insert, in a transaction
-INSERT INTO "shop"."people.town" (k, p, v) VALUES ($1::bytea, $2::bytea, $3::bytea) ON CONFLICT (k, p) DO UPDATE SET v = EXCLUDED.v
-
--- insert, in a transaction
-INSERT INTO "shop"."people.total" (k, v) VALUES ($1::bytea, $2::bytea)
-
--- change, in a transaction
-INSERT INTO "shop"."people" (k, v) VALUES ($1::bytea, $2::bytea) ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v
-
--- change, in a transaction
-DELETE FROM "shop"."people.email" WHERE k = $1 AND p = $2
-
--- change, in a transaction
-INSERT INTO "shop"."people.email" (k, s, p, v) VALUES ($1::bytea, ''::bytea, $2::bytea, $3::bytea) ON CONFLICT (k, s) DO UPDATE SET p = EXCLUDED.p, v = EXCLUDED.v
-
--- change, in a transaction
-DELETE FROM "shop"."people.town" t USING unnest($1::bytea[], $2::bytea[]) AS n (k, p) WHERE t.k = n.k AND t.p = n.p
-
--- change, in a transaction
-INSERT INTO "shop"."people.town" (k, p, v) SELECT a, b, c FROM unnest($1::bytea[], $2::bytea[], $3::bytea[]) AS n (a, b, c) ON CONFLICT (k, p) DO UPDATE SET v = EXCLUDED.v
-
--- All
 
 -- get by a unique index
 SELECT e.k, e.p, e.v, f.v FROM (SELECT k, p, v FROM "shop"."people.email" WHERE k = $1 LIMIT 2) e LEFT JOIN "shop"."people" f ON f.k = e.p

@@ -3,6 +3,7 @@
 use super::{
     batch::{Batch, Kind, Mode},
     pending::Item,
+    sql,
     tests::{TABLE_ROW as ROW, connected, cut, ids, on_a_server, open, put},
     *,
 };
@@ -69,13 +70,12 @@ fn a_change_after_a_begin_that_has_failed_changes_nothing() {
         let run = |mode, setting: &str| -> Result<bool> {
             let connection = engine.pool.open()?;
             connection.simple(setting).expect("a statement");
-            let statements = batch.statements(Dialect::PostgreSql, mode, true, "'7'");
-            let [statement] = statements.as_slice() else { panic!("{statements:?}") };
+            let statement = batch.statement(mode, true, "'7'");
             let rows = connection.query(&statement.sql, &statement.parameters());
             column(&rows.expect("rows")[0], 1)
         };
         assert!(!run(Mode::Begun, "SELECT 1")?);
-        assert!(!run(Mode::Alone { changes: None }, Dialect::PostgreSql.begin(true))?);
+        assert!(!run(Mode::Alone { changes: None }, sql::BEGIN_WRITE)?);
         assert!(!run(Mode::Alone { changes: Some(8) }, "SELECT 1")?);
         assert_eq!(ids(engine, &tables)?, [0_u8; 0]);
         assert!(run(Mode::Alone { changes: Some(7) }, "SELECT 1")?);
@@ -208,7 +208,7 @@ fn a_commit_with_a_token_on_a_lost_connection_is_known_to_have_failed() {
     on_a_server(|engine| {
         let tables = open(engine);
         let commits = &engine.catalog.commits;
-        engine.run(&Dialect::PostgreSql.create(commits, &[]))?;
+        engine.run(&sql::create(commits))?;
         engine.pool.use_tokens();
         for alone in [true, false] {
             let mut txn = engine.write()?;
@@ -257,20 +257,13 @@ fn an_ambiguous_error_is_not_a_conflict() {
 }
 
 #[test]
-fn each_session_has_the_settings_and_other_servers_are_refused() {
+fn each_session_has_the_settings() {
     on_a_server(|engine| {
         let connection = engine.pool.open()?;
-        for (name, value) in Dialect::PostgreSql.settings() {
+        for (name, value) in sql::SETTINGS {
             let found = connection.simple(&format!("SHOW {name}")).expect("a setting");
-            assert_eq!(found.as_deref(), Some(*value), "{name}");
+            assert_eq!(found.as_deref(), Some(value), "{name}");
         }
-        let options = Options::default().schema(&engine.schema).dialect(Dialect::CockroachDb);
-        let url = super::tests::url().expect("a server");
-        let outcome = Engine::connect(&options, &url).map(|_| ());
-        assert!(matches!(outcome, Err(Error::Unreachable { .. })), "{outcome:?}");
-        let options = Options::default().schema(&engine.schema).splits(4);
-        let outcome = Engine::connect(&options, &url).map(|_| ());
-        assert!(matches!(outcome, Err(Error::Io { .. })), "{outcome:?}");
         Ok(())
     });
 }

@@ -11,6 +11,7 @@ use super::{
     pending::Item,
     pool::Leased,
     session::{Numbers, Session},
+    sql,
     start::State,
 };
 use crate::model::{
@@ -50,7 +51,7 @@ impl Session<'_> {
     /// Returns the statements that begin the transaction. A lock precedes the snapshot, so that the snapshot has the commits of
     /// the writers that had the lock before.
     fn begin_sql(&self) -> Cow<'static, str> {
-        let begin = self.pool.dialect().begin(self.writes);
+        let begin = sql::begin(self.writes);
         self.exclusive.get().map_or(begin.into(), |table| {
             format!(
                 "{begin}; SET LOCAL lock_timeout = {LOCK_TIMEOUT}; \
@@ -62,11 +63,10 @@ impl Session<'_> {
 
     /// Returns the statement for the numbers.
     fn numbers_sql(&self) -> String {
-        let dialect = self.pool.dialect();
         if self.has_catalog {
-            return self.catalog.numbers(dialect, self.writes);
+            return self.catalog.numbers(self.writes);
         }
-        format!("SELECT {}", dialect.number(self.writes))
+        format!("SELECT {}", sql::number(self.writes))
     }
 
     /// Sends the pending items and the last statement in one round trip, and waits for all results.
@@ -108,19 +108,16 @@ impl Session<'_> {
         pending: &'p [Item],
         begins: bool,
     ) -> Outcome<Vec<Step<'p>>> {
-        let dialect = self.pool.dialect();
         let is_single = self.pending.with(|pending| pending.is_single);
-        let is_confirmed = !begins || !dialect.has_guard();
-        let mode = if is_confirmed { Mode::Confirmed } else { Mode::Begun };
+        let mode = if begins { Mode::Begun } else { Mode::Confirmed };
         let mut steps = Vec::new();
         for item in pending {
             match item {
                 Item::Simple(sql) => steps.push(Step::Simple(sql)),
                 Item::Batch(batch) => {
-                    for statement in batch.statements(dialect, mode, is_single, "") {
-                        let prepared = self.prepared(connection, &statement.sql)?;
-                        steps.push(Step::Change(statement, prepared, batch));
-                    }
+                    let statement = batch.statement(mode, is_single, "");
+                    let prepared = self.prepared(connection, &statement.sql)?;
+                    steps.push(Step::Change(statement, prepared, batch));
                 }
             }
         }
@@ -145,7 +142,6 @@ impl Session<'_> {
             }
             broken(error)
         };
-        let dialect = self.pool.dialect();
         let needs_numbers = self.known_numbers().is_none()
             && (self.writes && begins
                 || matches!(last, Last::Numbers)
@@ -169,7 +165,7 @@ impl Session<'_> {
         if begins && let Some(numbers) = numbers_sql.take() {
             begin_sql = format!("{begin_sql}; {numbers}").into();
         }
-        let mut begin = begins.then(|| connection.send_simple(&begin_sql));
+        let begin = begins.then(|| connection.send_simple(&begin_sql));
         start.has_begun = true;
         // After another error than a loss, for example of a lock, there is a transaction to roll back.
         let not_begun = |start: &mut State, error| {
@@ -177,15 +173,6 @@ impl Session<'_> {
             before(error)
         };
         let mut numbers = None;
-        if !dialect.has_guard()
-            && !steps.is_empty()
-            && let Some(begin) = begin.take()
-        {
-            match begin.wait() {
-                Ok(response) => numbers = Some(response),
-                Err(error) => return Err(not_begun(&mut start, error)),
-            }
-        }
         let numbers_sent = numbers_sql.as_ref().map(|sql| connection.send_simple(sql));
         let sent = steps.iter().zip(&parameters).map(|(step, parameters)| match step {
             Step::Simple(sql) => connection.send_simple(sql),
@@ -313,8 +300,10 @@ impl Session<'_> {
         let changes = self.assumed.with(|assumed| assumed.as_ref().map(|assumed| assumed.changes));
         let mode = Mode::Alone { changes };
         let current = self.catalog.changes();
-        let statements = batch.statements(self.pool.dialect(), mode, true, &current);
-        let Some(statement) = statements.first() else { return Ok(Ok(true)) };
+        if batch.is_empty() {
+            return Ok(Ok(true));
+        }
+        let statement = batch.statement(mode, true, &current);
         let prepared = self.prepared(&connection, &statement.sql)?;
         let parameters = statement.parameters();
         self.pool.take_snapshots();

@@ -94,9 +94,7 @@ impl<'s> Txn<'s> {
     /// Lets other writers of the table wait until the end of this transaction, which has not begun, instead of conflicting
     /// with it.
     pub(crate) fn exclude_writers(&self, tables: &Tables) {
-        if self.pool().dialect().has_table_locks() {
-            self.session().exclude_writers(&tables.facts);
-        }
+        self.session().exclude_writers(&tables.facts);
     }
 
     /// Begins a nested transaction; `None` for a read transaction.
@@ -246,9 +244,9 @@ impl<'s> Txn<'s> {
     }
 
     /// Lets the new rows of an operation be sent with its other changes, until [`settle_new`](Self::settle_new) or
-    /// [`abandon_new`](Self::abandon_new). Returns false if the server can't do that.
-    pub(super) fn defer_new(&self) -> bool {
-        self.session().pending.with(|pending| pending.defer(self.pool().dialect()))
+    /// [`abandon_new`](Self::abandon_new).
+    pub(super) fn defer_new(&self) {
+        self.session().pending.with(super::pending::Pending::defer);
     }
 
     pub(super) fn is_deferring(&self) -> bool {
@@ -393,7 +391,7 @@ impl<'s> Txn<'s> {
         }
         let has_begun = session.has_begun();
         if !has_begun {
-            match session.pending.with(|pending| pending.unsent(session.pool.dialect())) {
+            match session.pending.with(|pending| pending.unsent()) {
                 Unsent::Nothing => {
                     self.has_ended = true;
                     session.release().into_iter().for_each(Leased::keep);

@@ -8,6 +8,7 @@ use super::{
     copy::Copied,
     names::{Form, Relation},
     read::Reader,
+    sql,
     tables::Tables,
     txn::Txn,
 };
@@ -171,7 +172,7 @@ impl Writer<'_> {
             }
             Some(copied.piece()).filter(|piece| !piece.is_empty())
         };
-        let sql = self.txn.session().pool.dialect().copy(relation);
+        let sql = sql::copy(relation);
         self.txn.copy(&sql, &mut piece)?;
         match failure {
             // The caller's transaction has some of the entries.
@@ -243,7 +244,11 @@ impl Write for Writer<'_> {
 
     fn defer_new(&mut self) -> bool {
         // The place of a change in the stream has the number of the transaction, which has to be known.
-        !self.tables.has_changes() && self.txn.defer_new()
+        let can_wait = !self.tables.has_changes();
+        if can_wait {
+            self.txn.defer_new();
+        }
+        can_wait
     }
 
     fn settle_new(&mut self) -> Result<bool> {

@@ -1,0 +1,81 @@
+//! The statements for transactions, settings and tables.
+
+use super::names::{Form, Relation, quoted};
+
+/// The settings of each session, with their values. They are checked after they are set.
+///
+/// The plans use the primary keys. Without the first setting, the server plans many statements again. Without the next four, a
+/// join of many rows reads the whole fact table.
+pub(super) const SETTINGS: [(&str, &str); 10] = [
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_seqscan", "off"),
+    ("default_transaction_isolation", "serializable"),
+    ("default_transaction_read_only", "off"),
+    ("default_transaction_deferrable", "off"),
+    ("standard_conforming_strings", "on"),
+    ("client_min_messages", "warning"),
+];
+
+/// Begins a read transaction.
+pub(super) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// Begins a write transaction. It is `DEFERRABLE`, which has no effect except that [`IS_IN_TRANSACTION`] can be evaluated.
+pub(super) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE DEFERRABLE";
+
+/// A condition that holds in a write transaction of this library.
+pub(super) const IS_IN_TRANSACTION: &str = "current_setting('transaction_deferrable') = 'on'";
+
+/// Waits for an advisory lock of the session.
+pub(super) const LOCK: &str = "SELECT pg_advisory_lock(hashtextextended($1::text, 0))::text";
+
+/// Releases the lock.
+pub(super) const UNLOCK: &str = "SELECT pg_advisory_unlock(hashtextextended($1::text, 0))::text";
+
+/// Returns the statement that begins a transaction.
+pub(super) const fn begin(writes: bool) -> &'static str {
+    if writes { BEGIN_WRITE } else { BEGIN_READ }
+}
+
+/// Returns an expression for the number of a write transaction. For a read transaction, all transactions with smaller
+/// numbers have ended in its snapshot.
+pub(super) const fn number(writes: bool) -> &'static str {
+    if writes {
+        "pg_current_xact_id()::text"
+    } else {
+        "pg_snapshot_xmin(pg_current_snapshot())::text"
+    }
+}
+
+/// Returns the statement that creates a table.
+pub(super) fn create(relation: &Relation) -> String {
+    let columns =
+        relation.form.columns().split(", ").map(|column| format!("{column} bytea NOT NULL"));
+    let (columns, keys) = (columns.collect::<Vec<_>>().join(", "), relation.form.keys().join(", "));
+    format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({keys}));", relation.sql)
+}
+
+/// Returns the statements that remove the entries of an index and change the columns of its SQL table to those of
+/// `relation`; `None` if the table has to be created again. Transactions with an older snapshot keep the entries. From a
+/// new table, they would read none.
+pub(super) fn change(relation: &Relation, primary_key: &str) -> Option<String> {
+    let (table, primary_key) = (&relation.sql, quoted(primary_key));
+    let change = match relation.form {
+        Form::Pairs => return None,
+        Form::Unique => format!(
+            "ADD COLUMN s bytea NOT NULL DEFAULT '', ADD PRIMARY KEY (k, s); \
+             ALTER TABLE {table} ALTER COLUMN s DROP DEFAULT"
+        ),
+        Form::Entries => "DROP COLUMN s, ADD PRIMARY KEY (k, p)".to_owned(),
+    };
+    Some(format!(
+        "DELETE FROM {table}; ALTER TABLE {table} DROP CONSTRAINT {primary_key}, {change};"
+    ))
+}
+
+/// Returns the statement that loads rows of a table from binary data.
+pub(super) fn copy(relation: &Relation) -> String {
+    format!("COPY {} ({}) FROM STDIN WITH (FORMAT binary)", relation.sql, relation.form.columns())
+}
