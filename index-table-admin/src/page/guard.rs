@@ -51,11 +51,13 @@ fn is_equal(secret: &[u8], given: &[u8]) -> bool {
 }
 
 /// Whether a browser sends the request for a page of another site, or under a name of another site that points to this
-/// address.
+/// address. A link that the user follows is not foreign: the other site can't read the response, and no request changes
+/// anything.
 fn is_foreign(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let site = text(HeaderName::from_static("sec-fetch-site"));
-    if site.is_some_and(|site| !["same-origin", "none"].contains(&site)) {
+    let fetch = |part| text(HeaderName::from_static(part)).unwrap_or_default();
+    let is_link = fetch("sec-fetch-mode") == "navigate" && fetch("sec-fetch-dest") == "document";
+    if !["", "same-origin", "none"].contains(&fetch("sec-fetch-site")) && !is_link {
         return true;
     }
     let Some(origin) = text(header::ORIGIN) else { return false };
@@ -145,7 +147,22 @@ mod tests {
         assert!(is_foreign(&headers(&[host.clone(), (origin.clone(), "http://localhost:8")])));
         assert!(is_foreign(&headers(&[host.clone(), (origin, "null")])));
         assert!(is_foreign(&headers(&[host.clone(), (site.clone(), "cross-site")])));
-        assert!(!is_foreign(&headers(&[host, (site, "none")])));
+        assert!(!is_foreign(&headers(&[host.clone(), (site.clone(), "none")])));
+        let [mode, to] = ["sec-fetch-mode", "sec-fetch-dest"].map(HeaderName::from_static);
+        for site_of in ["cross-site", "same-site"] {
+            let request = |how, what| {
+                headers(&[
+                    host.clone(),
+                    (site.clone(), site_of),
+                    (mode.clone(), how),
+                    (to.clone(), what),
+                ])
+            };
+            assert!(!is_foreign(&request("navigate", "document")), "a link");
+            assert!(is_foreign(&request("navigate", "iframe")), "a frame");
+            assert!(is_foreign(&request("no-cors", "image")), "an image");
+            assert!(is_foreign(&request("cors", "empty")), "a script");
+        }
     }
 
     #[test]
