@@ -88,9 +88,14 @@ impl<'c> Place<'c> {
 impl<'c> Writer<'c, '_> {
     /// The header of a sequence or tuple. `is_fixed`: its type has always this length.
     #[inline(never)]
-    pub(super) fn sequence(&mut self, len: usize, is_fixed: bool) -> Result<(Elements<'c>, bool)> {
-        self.settle()?;
-        let element = match self.kind {
+    pub(super) fn sequence(
+        &mut self,
+        kind: &'c Kind,
+        len: usize,
+        is_fixed: bool,
+    ) -> Result<(Elements<'c>, bool)> {
+        let kind = self.settle(kind)?;
+        let element = match kind {
             Kind::Array(own, element) if is_fixed && *own as usize == len => {
                 return Ok((Elements::Same(element), false));
             }
@@ -105,7 +110,7 @@ impl<'c> Writer<'c, '_> {
             Kind::Seq(element) => element,
             Kind::Any => {
                 self.out.push(tag::SEQ);
-                self.kind
+                kind
             }
             _ => return Err(unrecorded()),
         };
@@ -133,11 +138,12 @@ impl<'c> Writer<'c, '_> {
     #[inline]
     pub(super) fn entry(
         &self,
+        kind: &Kind,
         index: u32,
         variant: &'static str,
         form: Form,
     ) -> Option<&'c Variant> {
-        let Kind::Enum(number) = *self.kind else { return None };
+        let Kind::Enum(number) = *kind else { return None };
         let entry = self.catalog.enums.get(number as usize)?.variants.get(index as usize)?;
         let is_right = entry.form == form && entry.current && entry.name.is(variant);
         (is_right && self.stored.is_none()).then_some(entry)
@@ -146,32 +152,33 @@ impl<'c> Writer<'c, '_> {
     #[inline]
     pub(super) fn variant(
         &mut self,
+        kind: &'c Kind,
         name: &'static str,
         index: u32,
         variant: &'static str,
         form: Form,
         fits: impl Fn(&Variant) -> bool,
     ) -> Result<&'c Kind> {
-        if let Some(entry) = self.entry(index, variant, form)
+        if let Some(entry) = self.entry(kind, index, variant, form)
             && fits(entry)
         {
             varint(self.out, index.into());
             return Ok(&entry.payload);
         }
-        let (found, at) = self.any_variant(name, variant, form, &fits)?;
+        let (found, at) = self.any_variant(kind, name, variant, form, &fits)?;
         found.variants.get(at).map(|entry| &entry.payload).ok_or_else(unrecorded)
     }
 
     #[inline(never)]
     pub(super) fn any_variant(
         &mut self,
+        kind: &'c Kind,
         name: &'static str,
         variant: &'static str,
         form: Form,
         fits: &dyn Fn(&Variant) -> bool,
     ) -> Result<(&'c Enum, usize)> {
-        self.settle()?;
-        let number = match self.kind {
+        let number = match self.settle(kind)? {
             Kind::Enum(number) => *number,
             Kind::Any => {
                 let number = self.catalog.enum_named(name).ok_or_else(unrecorded)?;
@@ -205,13 +212,18 @@ impl<'c> Writer<'c, '_> {
 
     /// Finds the list of a struct at a place that has several, or with a guide.
     #[inline(never)]
-    pub(super) fn choose(&mut self, name: &'static str, len: usize) -> Result<Place<'c>> {
+    pub(super) fn choose(
+        &mut self,
+        mut kind: &'c Kind,
+        name: &'static str,
+        len: usize,
+    ) -> Result<Place<'c>> {
         let names = self.guided()?;
-        while let Kind::Option(kind) = self.kind {
+        while let Kind::Option(inner) = kind {
             self.out.push(1);
-            self.kind = kind;
+            kind = inner;
         }
-        let number = match self.kind {
+        let number = match kind {
             Kind::Struct(list) => {
                 let list = self.catalog.list(*list)?;
                 return Ok(Place { among: None, start: 0, at: 0, list });
@@ -219,7 +231,7 @@ impl<'c> Writer<'c, '_> {
             Kind::Union(number) => *number,
             Kind::Any => {
                 self.out.push(tag::STRUCT);
-                self.kind = &LOOSE_KIND;
+                kind = &LOOSE_KIND;
                 LOOSE
             }
             _ => return Err(unrecorded()),
@@ -241,6 +253,6 @@ impl<'c> Writer<'c, '_> {
         let (at, list) = found.ok_or_else(unrecorded)?;
         let start = self.out.len();
         varint(self.out, at.into());
-        Ok(Place { among: Some(self.kind), start, at, list })
+        Ok(Place { among: Some(kind), start, at, list })
     }
 }

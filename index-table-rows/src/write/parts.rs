@@ -2,7 +2,7 @@
 
 use serde::ser::{self, Serialize};
 
-use super::{Writer, choice::Place};
+use super::{Blank, Writer, choice::Place};
 use crate::{
     bytes::replace_varint,
     error::{Error, Result, unrecorded},
@@ -24,21 +24,20 @@ pub(super) struct Seq<'a, 'c, 'o> {
     pub(super) count: usize,
 }
 
-impl Seq<'_, '_, '_> {
+impl<'c, 'o> Seq<'_, 'c, 'o> {
     #[inline(always)]
-    pub(super) fn begin(&mut self) -> Result {
-        self.writer.kind = match &mut self.elements {
+    pub(super) fn begin(&mut self) -> Result<Blank<'_, 'c, 'o>> {
+        let kind = match &mut self.elements {
             Elements::Same(kind) => kind,
             Elements::Each(fields) => &fields.next().ok_or_else(unrecorded)?.kind,
         };
         self.count += 1;
-        Ok(())
+        Ok(self.writer.expect(kind))
     }
 
     #[inline]
     pub(super) fn add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
-        self.begin()?;
-        value.serialize(&mut *self.writer)
+        value.serialize(self.begin()?)
     }
 
     #[inline]
@@ -92,10 +91,10 @@ pub(super) struct Map<'a, 'c, 'o> {
     pub(super) count: usize,
 }
 
-impl Map<'_, '_, '_> {
+impl<'c, 'o> Map<'_, 'c, 'o> {
     #[inline]
-    pub(super) fn begin_value(&mut self) {
-        self.writer.kind = self.value;
+    pub(super) fn begin_value(&mut self) -> Blank<'_, 'c, 'o> {
+        self.writer.expect(self.value)
     }
 }
 
@@ -106,14 +105,12 @@ impl ser::SerializeMap for Map<'_, '_, '_> {
     #[inline]
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result {
         self.count += 1;
-        self.writer.kind = self.key;
-        key.serialize(&mut *self.writer)
+        key.serialize(self.writer.expect(self.key))
     }
 
     #[inline]
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
-        self.begin_value();
-        value.serialize(&mut *self.writer)
+        value.serialize(self.begin_value())
     }
 
     #[inline]
@@ -133,7 +130,7 @@ pub(super) struct Struct<'a, 'c, 'o> {
     pub(super) place: Place<'c>,
 }
 
-impl<'c> Struct<'_, 'c, '_> {
+impl<'c, 'o> Struct<'_, 'c, 'o> {
     #[inline(always)]
     fn field(&mut self, name: &'static str) -> Result<&'c Field> {
         let mut fields = self.fields.clone();
@@ -149,15 +146,14 @@ impl<'c> Struct<'_, 'c, '_> {
     }
 
     #[inline(always)]
-    pub(super) fn begin(&mut self, name: &'static str) -> Result {
-        self.writer.kind = &self.field(name)?.kind;
-        Ok(())
+    pub(super) fn begin(&mut self, name: &'static str) -> Result<Blank<'_, 'c, 'o>> {
+        let kind = &self.field(name)?.kind;
+        Ok(self.writer.expect(kind))
     }
 
     #[inline(always)]
     pub(super) fn add<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result {
-        self.begin(name)?;
-        value.serialize(&mut *self.writer)
+        value.serialize(self.begin(name)?)
     }
 
     pub(super) fn skip(&mut self, name: &'static str) -> Result {
