@@ -1,6 +1,6 @@
 //! Places with a choice: a variant's entry, a struct's list, a sequence's form.
 
-use super::{Writer, parts::Elements};
+use super::{Writer, parts::TupleElements};
 use crate::{
     bytes::{replace_varint, varint},
     catalog::LOOSE,
@@ -86,27 +86,11 @@ impl<'c> Place<'c> {
 }
 
 impl<'c> Writer<'c, '_> {
-    /// The header of a sequence or tuple. `is_fixed`: its type has always this length.
+    /// The length of a sequence. Returns the kind of its elements.
     #[inline(never)]
-    pub(super) fn sequence(
-        &mut self,
-        kind: &'c Kind,
-        len: usize,
-        is_fixed: bool,
-    ) -> Result<(Elements<'c>, bool)> {
+    pub(super) fn sequence(&mut self, kind: &'c Kind, len: usize) -> Result<&'c Kind> {
         let kind = self.settle(kind)?;
         let element = match kind {
-            Kind::Array(own, element) if is_fixed && *own as usize == len => {
-                return Ok((Elements::Same(element), false));
-            }
-            Kind::Tuple(list) if is_fixed => {
-                let fields = &self.catalog.list(*list)?.fields;
-                return if fields.len() == len {
-                    Ok((Elements::Each(fields.iter()), false))
-                } else {
-                    Err(unrecorded())
-                };
-            }
             Kind::Seq(element) => element,
             Kind::Any => {
                 self.out.push(tag::SEQ);
@@ -115,7 +99,31 @@ impl<'c> Writer<'c, '_> {
             _ => return Err(unrecorded()),
         };
         varint(self.out, len as u64);
-        Ok((Elements::Same(element), true))
+        Ok(element)
+    }
+
+    /// The kinds of a tuple's elements, and whether its length is written.
+    #[inline(never)]
+    pub(super) fn tuple(
+        &mut self,
+        kind: &'c Kind,
+        len: usize,
+    ) -> Result<(TupleElements<'c>, bool)> {
+        let kind = self.settle(kind)?;
+        if let Kind::Array(own, element) = kind
+            && *own as usize == len
+        {
+            return Ok((TupleElements::Same(element), false));
+        }
+        if let Kind::Tuple(list) = kind {
+            let fields = &self.catalog.list(*list)?.fields;
+            return if fields.len() == len {
+                Ok((TupleElements::Each(fields.iter()), false))
+            } else {
+                Err(unrecorded())
+            };
+        }
+        Ok((TupleElements::Same(self.sequence(kind, len)?), true))
     }
 
     /// The structs of a union that are written.

@@ -4,33 +4,53 @@ use serde::ser::{self, Serialize};
 
 use super::{Blank, Writer, choice::Place};
 use crate::{
-    bytes::replace_varint,
+    bytes::{replace_varint, varint_len},
     error::{Error, Result, unrecorded},
     kind::{Field, Kind},
     tag,
 };
 
-pub(super) enum Elements<'c> {
+/// The kinds of elements.
+pub(super) trait Elements<'c> {
+    fn next(&mut self) -> Result<&'c Kind>;
+}
+
+/// All elements have the same kind.
+impl<'c> Elements<'c> for &'c Kind {
+    #[inline(always)]
+    fn next(&mut self) -> Result<&'c Kind> {
+        Ok(self)
+    }
+}
+
+pub(super) enum TupleElements<'c> {
     Same(&'c Kind),
     Each(std::slice::Iter<'c, Field>),
 }
 
-pub(super) struct Seq<'a, 'c, 'o> {
+impl<'c> Elements<'c> for TupleElements<'c> {
+    #[inline(always)]
+    fn next(&mut self) -> Result<&'c Kind> {
+        Ok(match self {
+            Self::Same(kind) => kind,
+            Self::Each(fields) => &fields.next().ok_or_else(unrecorded)?.kind,
+        })
+    }
+}
+
+pub(super) struct Seq<'a, 'c, 'o, E> {
     pub(super) writer: &'a mut Writer<'c, 'o>,
-    pub(super) elements: Elements<'c>,
-    /// The position of the length, if it is written.
+    pub(super) elements: E,
+    /// The position behind the length, if it is written.
     pub(super) start: Option<usize>,
     pub(super) len: usize,
     pub(super) count: usize,
 }
 
-impl<'c, 'o> Seq<'_, 'c, 'o> {
+impl<'c, 'o, E: Elements<'c>> Seq<'_, 'c, 'o, E> {
     #[inline(always)]
     pub(super) fn begin(&mut self) -> Result<Blank<'_, 'c, 'o>> {
-        let kind = match &mut self.elements {
-            Elements::Same(kind) => kind,
-            Elements::Each(fields) => &fields.next().ok_or_else(unrecorded)?.kind,
-        };
+        let kind = self.elements.next()?;
         self.count += 1;
         Ok(self.writer.expect(kind))
     }
@@ -49,15 +69,16 @@ impl<'c, 'o> Seq<'_, 'c, 'o> {
     /// The length was unknown, or wrong.
     #[cold]
     pub(super) fn correct(self) -> Result {
-        let start = self.start.ok_or_else(unrecorded)?;
-        replace_varint(self.writer.out, start, self.len as u64, self.count as u64);
+        let len = self.len as u64;
+        let start = self.start.ok_or_else(unrecorded)? - varint_len(len);
+        replace_varint(self.writer.out, start, len, self.count as u64);
         Ok(())
     }
 }
 
 macro_rules! elements {
-    ($($trait:ident $method:ident;)+) => {$(
-        impl ser::$trait for Seq<'_, '_, '_> {
+    ($($trait:ident $method:ident $elements:ty;)+) => {$(
+        impl<'c> ser::$trait for Seq<'_, 'c, '_, $elements> {
             type Ok = ();
             type Error = Error;
 
@@ -75,10 +96,10 @@ macro_rules! elements {
 }
 
 elements! {
-    SerializeSeq serialize_element;
-    SerializeTuple serialize_element;
-    SerializeTupleStruct serialize_field;
-    SerializeTupleVariant serialize_field;
+    SerializeSeq serialize_element &'c Kind;
+    SerializeTuple serialize_element TupleElements<'c>;
+    SerializeTupleStruct serialize_field TupleElements<'c>;
+    SerializeTupleVariant serialize_field TupleElements<'c>;
 }
 
 pub(super) struct Map<'a, 'c, 'o> {

@@ -7,12 +7,12 @@ use serde::ser::{self, Serialize};
 use super::{
     Blank, Writer,
     choice::Place,
-    parts::{Elements, Map, Seq, Struct},
+    parts::{Map, Seq, Struct, TupleElements},
 };
 use crate::{
     bytes::{has_room, short_varint, varint, varint_len, zigzag},
     error::{Error, Result, unrecorded},
-    kind::{Form, Kind, List},
+    kind::{Form, Kind, List, Variant},
     tag,
 };
 
@@ -28,10 +28,10 @@ macro_rules! integers {
 impl<'a, 'c, 'o> ser::Serializer for Blank<'a, 'c, 'o> {
     type Ok = ();
     type Error = Error;
-    type SerializeSeq = Seq<'a, 'c, 'o>;
-    type SerializeTuple = Seq<'a, 'c, 'o>;
-    type SerializeTupleStruct = Seq<'a, 'c, 'o>;
-    type SerializeTupleVariant = Seq<'a, 'c, 'o>;
+    type SerializeSeq = Seq<'a, 'c, 'o, &'c Kind>;
+    type SerializeTuple = Seq<'a, 'c, 'o, TupleElements<'c>>;
+    type SerializeTupleStruct = Self::SerializeTuple;
+    type SerializeTupleVariant = Self::SerializeTuple;
     type SerializeMap = Map<'a, 'c, 'o>;
     type SerializeStruct = Struct<'a, 'c, 'o>;
     type SerializeStructVariant = Struct<'a, 'c, 'o>;
@@ -222,53 +222,38 @@ impl<'a, 'c, 'o> ser::Serializer for Blank<'a, 'c, 'o> {
     }
 
     #[inline]
-    fn serialize_seq(self, len: Option<usize>) -> Result<Seq<'a, 'c, 'o>> {
+    fn serialize_seq(self, len: Option<usize>) -> Result<Self::SerializeSeq> {
         self.writer.enter()?;
         let len = len.unwrap_or(0);
-        if let Kind::Seq(kind) = self.kind {
-            let start = self.writer.out.len();
-            varint(self.writer.out, len as u64);
-            return Ok(Seq {
-                writer: self.writer,
-                elements: Elements::Same(kind),
-                start: Some(start),
-                len,
-                count: 0,
-            });
-        }
-        let (elements, is_counted) = self.writer.sequence(self.kind, len, false)?;
-        let start = self.writer.out.len() - varint_len(len as u64);
-        Ok(Seq { writer: self.writer, elements, start: is_counted.then_some(start), len, count: 0 })
-    }
-
-    #[inline]
-    fn serialize_tuple(self, len: usize) -> Result<Seq<'a, 'c, 'o>> {
-        self.writer.enter()?;
-        if let Kind::Array(own, kind) = self.kind
-            && *own as usize == len
-        {
-            return Ok(Seq {
-                writer: self.writer,
-                elements: Elements::Same(kind),
-                start: None,
-                len,
-                count: 0,
-            });
-        }
-        if let Kind::Tuple(list) = *self.kind
-            && let Some(list) = self.writer.catalog.lists.get(list as usize)
-            && list.fields.len() == len
-        {
-            let elements = Elements::Each(list.fields.iter());
-            return Ok(Seq { writer: self.writer, elements, start: None, len, count: 0 });
-        }
-        let (elements, is_counted) = self.writer.sequence(self.kind, len, true)?;
-        let start = is_counted.then(|| self.writer.out.len() - varint_len(len as u64));
+        let elements = match self.kind {
+            Kind::Seq(element) if short_varint(self.writer.out, len as u64) => element,
+            _ => self.writer.sequence(self.kind, len)?,
+        };
+        let start = Some(self.writer.out.len());
         Ok(Seq { writer: self.writer, elements, start, len, count: 0 })
     }
 
     #[inline]
-    fn serialize_tuple_struct(self, _: &'static str, len: usize) -> Result<Seq<'a, 'c, 'o>> {
+    fn serialize_tuple(self, len: usize) -> Result<Self::SerializeTuple> {
+        self.writer.enter()?;
+        let (elements, is_counted) = match *self.kind {
+            Kind::Array(own, ref element) if own as usize == len => {
+                (TupleElements::Same(element), false)
+            }
+            Kind::Tuple(list)
+                if let Some(list) = self.writer.catalog.lists.get(list as usize)
+                    && list.fields.len() == len =>
+            {
+                (TupleElements::Each(list.fields.iter()), false)
+            }
+            _ => self.writer.tuple(self.kind, len)?,
+        };
+        let start = is_counted.then_some(self.writer.out.len());
+        Ok(Seq { writer: self.writer, elements, start, len, count: 0 })
+    }
+
+    #[inline]
+    fn serialize_tuple_struct(self, _: &'static str, len: usize) -> Result<Self::SerializeTuple> {
         self.serialize_tuple(len)
     }
 
@@ -279,27 +264,13 @@ impl<'a, 'c, 'o> ser::Serializer for Blank<'a, 'c, 'o> {
         index: u32,
         variant: &'static str,
         len: usize,
-    ) -> Result<Seq<'a, 'c, 'o>> {
-        if let Some(entry) = self.writer.entry(self.kind, index, variant, Form::Tuple)
-            && let Kind::Tuple(list) = entry.payload
-            && let Some(list) = self.writer.catalog.lists.get(list as usize)
-            && list.fields.len() == len
-        {
-            self.writer.enter()?;
-            varint(self.writer.out, index.into());
-            let elements = Elements::Each(list.fields.iter());
-            return Ok(Seq { writer: self.writer, elements, start: None, len, count: 0 });
-        }
+    ) -> Result<Self::SerializeTuple> {
         let catalog = self.writer.catalog;
-        let kind =
-            self.writer.variant(self.kind, name, index, variant, Form::Tuple, |it| {
-                match it.payload {
-                    Kind::Tuple(list) => {
-                        catalog.list(list).is_ok_and(|list| list.fields.len() == len)
-                    }
-                    _ => false,
-                }
-            })?;
+        let fits = |it: &Variant| match it.payload {
+            Kind::Tuple(list) => catalog.list(list).is_ok_and(|list| list.fields.len() == len),
+            _ => false,
+        };
+        let kind = self.writer.variant(self.kind, name, index, variant, Form::Tuple, fits)?;
         self.writer.expect(kind).serialize_tuple(len)
     }
 

@@ -11,12 +11,13 @@ use serde::ser::{self, Serialize, Serializer};
 
 use super::{
     Blank, ROOT_KIND, Writer, begin,
-    parts::{Map, Seq, Struct},
+    parts::{Elements, Map, Seq, Struct, TupleElements},
 };
 use crate::{
     catalog::Catalog,
     collection::{Collection, CollectionField, PLAIN, Sorted, find},
     error::{Error, Result},
+    kind::Kind,
     seen::Names,
 };
 
@@ -176,12 +177,12 @@ macro_rules! plain {
 impl<'a, 'c, 'o> Serializer for SortingWriter<'a, 'c, 'o> {
     type Ok = ();
     type Error = Error;
-    type SerializeSeq = SortingParts<'c, Seq<'a, 'c, 'o>>;
+    type SerializeSeq = SortingParts<'c, Seq<'a, 'c, 'o, &'c Kind>>;
     type SerializeMap = SortingParts<'c, Map<'a, 'c, 'o>>;
-    type SerializeTuple = SortingParts<'c, Seq<'a, 'c, 'o>>;
+    type SerializeTuple = SortingParts<'c, Seq<'a, 'c, 'o, TupleElements<'c>>>;
     type SerializeStruct = SortingParts<'c, Struct<'a, 'c, 'o>>;
-    type SerializeTupleStruct = Seq<'a, 'c, 'o>;
-    type SerializeTupleVariant = Seq<'a, 'c, 'o>;
+    type SerializeTupleStruct = Seq<'a, 'c, 'o, TupleElements<'c>>;
+    type SerializeTupleVariant = Seq<'a, 'c, 'o, TupleElements<'c>>;
     type SerializeStructVariant = Struct<'a, 'c, 'o>;
 
     plain! {
@@ -262,7 +263,7 @@ impl<'a, 'c, 'o> Serializer for SortingWriter<'a, 'c, 'o> {
     }
 }
 
-impl<'c> SortingParts<'c, Seq<'_, 'c, '_>> {
+impl<'c, E: Elements<'c>> SortingParts<'c, Seq<'_, 'c, '_, E>> {
     fn add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
         let collection = self.place.inside(value, self.position);
         write(value, collection, self.inner.begin()?)?;
@@ -272,8 +273,8 @@ impl<'c> SortingParts<'c, Seq<'_, 'c, '_>> {
 }
 
 macro_rules! elements {
-    ($($trait:ident)+) => {$(
-        impl<'c> ser::$trait for SortingParts<'c, Seq<'_, 'c, '_>> {
+    ($($trait:ident $elements:ty;)+) => {$(
+        impl<'c> ser::$trait for SortingParts<'c, Seq<'_, 'c, '_, $elements>> {
             type Ok = ();
             type Error = Error;
 
@@ -292,8 +293,8 @@ macro_rules! elements {
 }
 
 elements! {
-    SerializeSeq
-    SerializeTuple
+    SerializeSeq &'c Kind;
+    SerializeTuple TupleElements<'c>;
 }
 
 impl<'c> ser::SerializeMap for SortingParts<'c, Map<'_, 'c, '_>> {
