@@ -135,6 +135,16 @@ impl ser::SerializeMap for Map<'_, '_, '_> {
     }
 
     #[inline]
+    fn serialize_entry<K: Serialize + ?Sized, V: Serialize + ?Sized>(
+        &mut self,
+        key: &K,
+        value: &V,
+    ) -> Result {
+        self.serialize_key(key)?;
+        self.serialize_value(value)
+    }
+
+    #[inline]
     fn end(self) -> Result {
         self.writer.depth -= 1;
         if self.count != self.len {
