@@ -11,22 +11,39 @@ const LONGEST_WIDE: usize = 19;
 /// The bits of eight bytes that say that another byte follows.
 const FOLLOWED: u64 = 0x8080_8080_8080_8080;
 
+/// Whether `out` has room for so many further bytes. A fast path that asks first contains no call that enlarges `out`, so it
+/// needs no stack.
+#[inline(always)]
+pub(crate) fn has_room(out: &Vec<u8>, len: usize) -> bool {
+    out.capacity() - out.len() >= len
+}
+
 /// Appends seven bits for each byte, the lowest first; the eighth bit says that another byte follows.
 #[inline]
 pub(crate) fn varint(out: &mut Vec<u8>, value: u64) {
+    if !short_varint(out, value) {
+        long_varint(out, value);
+    }
+}
+
+/// Like [`varint`]. Returns false if the value takes more than three bytes, or `out` must be enlarged.
+#[inline(always)]
+pub(crate) fn short_varint(out: &mut Vec<u8>, value: u64) -> bool {
+    if !has_room(out, 3) || value >= 1 << 21 {
+        return false;
+    }
     if value < 0x80 {
-        out.push(value as u8);
+        out.extend_from_slice(&[value as u8]);
     } else if value < 1 << 14 {
         out.extend_from_slice(&[value as u8 | 0x80, (value >> 7) as u8]);
-    } else if value < 1 << 21 {
+    } else {
         out.extend_from_slice(&[
             value as u8 | 0x80,
             (value >> 7) as u8 | 0x80,
             (value >> 14) as u8,
         ]);
-    } else {
-        long_varint(out, value);
     }
+    true
 }
 
 #[inline(never)]

@@ -1,5 +1,7 @@
 //! The lists, enums and unions of a table.
 
+use std::mem;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -223,7 +225,12 @@ impl Catalog {
     pub fn decode<'de, T: Deserialize<'de>>(&self, row: &'de [u8]) -> Result<T> {
         let mut reader = Reader::new(self, row);
         let value = T::deserialize(&mut reader);
-        if reader.is_done() { value } else { self.decode_again(row, reader, value, &mut false) }
+        if reader.is_done() {
+            // Only a misplaced struct has something to drop.
+            mem::forget(reader);
+            return value;
+        }
+        self.decode_again(row, reader, value, &mut false)
     }
 
     /// Reads a row like [`decode`](Self::decode), and sets `has_unread` to whether the type may not read all of it. If so,

@@ -218,21 +218,31 @@ impl<'de, 'c> Reader<'de, 'c> {
 
     #[inline]
     fn varint(&mut self) -> Result<u64> {
-        match *self.rest {
-            [a @ ..0x80, ref rest @ ..] => {
-                self.rest = rest;
-                Ok(a.into())
-            }
-            [a, b @ ..0x80, ref rest @ ..] => {
-                self.rest = rest;
-                Ok(u64::from(a & 0x7f) | u64::from(b) << 7)
-            }
-            [a, b, c @ ..0x80, ref rest @ ..] => {
-                self.rest = rest;
-                Ok(u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7 | u64::from(c) << 14)
-            }
-            _ => take_varint(&mut self.rest).ok_or_else(damaged),
+        match self.short_varint() {
+            Some(value) => Ok(value),
+            None => self.long_varint(),
         }
+    }
+
+    /// Reads a varint. It takes less time than [`varint`](Self::varint) if the value has more than three bytes.
+    #[inline]
+    fn long_varint(&mut self) -> Result<u64> {
+        take_varint(&mut self.rest).ok_or_else(damaged)
+    }
+
+    /// Reads a varint of at most three bytes.
+    #[inline(always)]
+    fn short_varint(&mut self) -> Option<u64> {
+        let (value, rest) = match *self.rest {
+            [a @ ..0x80, ref rest @ ..] => (a.into(), rest),
+            [a, b @ ..0x80, ref rest @ ..] => (u64::from(a & 0x7f) | u64::from(b) << 7, rest),
+            [a, b, c @ ..0x80, ref rest @ ..] => {
+                (u64::from(a & 0x7f) | u64::from(b & 0x7f) << 7 | u64::from(c) << 14, rest)
+            }
+            _ => return None,
+        };
+        self.rest = rest;
+        Some(value)
     }
 
     fn wide_varint(&mut self) -> Result<u128> {

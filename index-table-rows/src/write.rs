@@ -19,7 +19,7 @@ use serde::Serialize;
 pub(crate) use self::sorted::{is_same_sorted, write_sorted};
 use crate::{
     MAX_DEPTH,
-    bytes::{take_varint, varint},
+    bytes::{has_room, take_varint, varint},
     catalog::{Catalog, ROOT},
     error::{Error, Reason, Result, unrecorded},
     kind::Kind,
@@ -39,7 +39,8 @@ pub(crate) fn write<T: Serialize + ?Sized>(
 ) -> Result {
     let kind = begin(catalog, guide, out)?;
     let guide = guide.map(<[_]>::iter);
-    value.serialize(&mut Writer { out, catalog, kind, guide, stored: None, depth: 0 })
+    let mut writer = Writer { out, catalog, guide, stored: None, depth: 0 };
+    value.serialize(writer.expect(kind))
 }
 
 /// Writes the number of the list if there is no choice. Returns the kind of what follows.
@@ -61,16 +62,13 @@ fn begin<'c>(catalog: &'c Catalog, guide: Option<&[Names]>, out: &mut Vec<u8>) -
 /// new row.
 pub(crate) fn is_same<T: Serialize + ?Sized>(catalog: &Catalog, row: &[u8], value: &T) -> bool {
     let out = &mut Vec::with_capacity(row.len());
-    let mut writer =
-        Writer { out, catalog, kind: &ROOT_KIND, guide: None, stored: Some(row), depth: 0 };
-    value.serialize(&mut writer).is_ok() && *out == row
+    let mut writer = Writer { out, catalog, guide: None, stored: Some(row), depth: 0 };
+    value.serialize(writer.expect(&ROOT_KIND)).is_ok() && *out == row
 }
 
 struct Writer<'c, 'o> {
     out: &'o mut Vec<u8>,
     catalog: &'c Catalog,
-    /// The kind of the next value.
-    kind: &'c Kind,
     guide: Option<std::slice::Iter<'c, Names>>,
     /// The row to compare with, which decides where there is a choice.
     stored: Option<&'c [u8]>,
@@ -83,7 +81,18 @@ fn too_deep() -> Error {
     Reason::TooDeep.into()
 }
 
-impl Writer<'_, '_> {
+/// The place of one value, and the kind that is expected there. It is passed in registers.
+struct Blank<'a, 'c, 'o> {
+    writer: &'a mut Writer<'c, 'o>,
+    kind: &'c Kind,
+}
+
+impl<'c, 'o> Writer<'c, 'o> {
+    #[inline(always)]
+    fn expect<'a>(&'a mut self, kind: &'c Kind) -> Blank<'a, 'c, 'o> {
+        Blank { writer: self, kind }
+    }
+
     #[inline]
     fn enter(&mut self) -> Result {
         if self.depth == MAX_DEPTH {
@@ -94,27 +103,28 @@ impl Writer<'_, '_> {
     }
 
     #[inline]
-    fn some(&mut self, write: impl Fn(&mut Self) -> Result) -> Result {
-        if let Kind::Option(kind) = self.kind {
+    fn some(&mut self, kind: &'c Kind, write: impl Fn(Blank<'_, 'c, 'o>) -> Result) -> Result {
+        if let Kind::Option(kind) = kind
+            && has_room(self.out, 1)
+        {
             self.enter()?;
-            self.out.push(1);
-            self.kind = kind;
-            write(self)?;
+            self.out.extend_from_slice(&[1]);
+            write(self.expect(kind))?;
             self.depth -= 1;
             return Ok(());
         }
-        self.other_some(&write)
+        self.other_some(kind, &write)
     }
 
     /// `None` at a place that does not expect an option only.
     #[inline(never)]
-    fn other_none(&mut self) -> Result {
+    fn other_none(&mut self, mut kind: &'c Kind) -> Result {
         loop {
-            match self.kind {
+            match kind {
                 Kind::Option(_) => self.out.push(0),
                 Kind::Any => self.out.push(tag::NONE),
                 Kind::Union(union) => {
-                    self.choose_other(*union)?;
+                    kind = self.choose_other(*union)?;
                     continue;
                 }
                 _ => return Err(unrecorded()),
@@ -125,24 +135,27 @@ impl Writer<'_, '_> {
 
     /// A value of an option at a place that does not expect an option only.
     #[inline(never)]
-    fn other_some(&mut self, write: &dyn Fn(&mut Self) -> Result) -> Result {
+    fn other_some(
+        &mut self,
+        mut kind: &'c Kind,
+        write: &dyn Fn(Blank<'_, 'c, 'o>) -> Result,
+    ) -> Result {
         self.enter()?;
         loop {
-            match self.kind {
+            match kind {
                 Kind::Option(kind) => {
                     self.out.push(1);
-                    self.kind = kind;
-                    write(self)?;
+                    write(self.expect(kind))?;
                 }
                 Kind::Any => {
                     let start = self.out.len();
-                    write(self)?;
+                    write(self.expect(kind))?;
                     if let Some(tag::NONE | tag::SOME | tag::UNIT) = self.out.get(start).copied() {
                         self.out.insert(start, tag::SOME);
                     }
                 }
                 Kind::Union(union) => {
-                    self.choose_other(*union)?;
+                    kind = self.choose_other(*union)?;
                     continue;
                 }
                 _ => return Err(unrecorded()),
@@ -154,28 +167,27 @@ impl Writer<'_, '_> {
 
     /// Passes options and unions, for a value that is neither an option nor a struct.
     #[inline(never)]
-    fn settle(&mut self) -> Result {
+    fn settle(&mut self, mut kind: &'c Kind) -> Result<&'c Kind> {
         loop {
-            match self.kind {
-                Kind::Option(kind) => {
+            match kind {
+                Kind::Option(inner) => {
                     self.out.push(1);
-                    self.kind = kind;
+                    kind = inner;
                 }
-                Kind::Union(union) => self.choose_other(*union)?,
-                _ => return Ok(()),
+                Kind::Union(union) => kind = self.choose_other(*union)?,
+                _ => return Ok(kind),
             }
         }
     }
 
-    fn choose_other(&mut self, union: u32) -> Result {
+    fn choose_other(&mut self, union: u32) -> Result<&'c Kind> {
         let union = self.catalog.union(union)?;
         let other = match self.stored {
             None => union.other.ok_or_else(unrecorded)?,
             Some(_) => self.stored_number()?,
         };
         varint(self.out, other.into());
-        self.kind = union.kinds.get(other as usize).ok_or_else(unrecorded)?;
-        Ok(())
+        union.kinds.get(other as usize).ok_or_else(unrecorded)
     }
 
     /// The number at this position of the row to compare with.

@@ -42,19 +42,14 @@ impl<'r, 'de, 'c> ListAccess<'r, 'de, 'c> {
     /// The struct must be read by names, with the whole row.
     #[cold]
     #[inline(never)]
-    pub(super) fn misplace<T>(
-        self,
-        names: &'static [&'static str],
-        result: Result<T>,
-    ) -> Result<T> {
+    pub(super) fn misplace(self, names: &'static [&'static str], is_ok: bool) {
         self.reader.misplaced = true;
-        if result.is_ok() {
+        if is_ok {
             self.list.set_by_names(names);
         } else {
             // Only if reading by names succeeds. The innermost struct is the first.
             self.reader.noted.get_or_insert_default().suspect.get_or_insert((self.list, names));
         }
-        result.and(Err(damaged()))
     }
 
     /// The next field that the row has.
@@ -211,7 +206,12 @@ pub(super) struct Elements<'r, 'de, 'c> {
 impl<'de> de::SeqAccess<'de> for &mut Elements<'_, 'de, '_> {
     type Error = Error;
 
-    #[inline]
+    #[inline(always)]
+    fn next_element<T: Deserialize<'de>>(&mut self) -> Result<Option<T>> {
+        self.next_element_seed(PhantomData)
+    }
+
+    #[inline(always)]
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
         if self.left == 0 {
             return Ok(None);

@@ -155,7 +155,8 @@ impl<'de, 'c> Reader<'de, 'c> {
             self.alternative(union)?;
         }
         match (self.kind, self.rest) {
-            (Kind::Option(_), _) => de::Deserializer::deserialize_option(self, visitor),
+            (Kind::Option(_), [0 | 1, ..]) => de::Deserializer::deserialize_option(self, visitor),
+            (Kind::Option(_), _) => Err(damaged()),
             (Kind::Any, [tag::NONE, rest @ ..]) => {
                 self.rest = rest;
                 visitor.visit_none()

@@ -82,10 +82,12 @@ impl<'de, 'c> Reader<'de, 'c> {
         self.deeper(|reader| {
             let mut fields = ListAccess::new(reader, list);
             let result = visitor.visit_seq(&mut fields);
-            if fields.is_asked_for(names.len()) && result.is_ok() {
-                result
-            } else {
-                fields.misplace(names, result)
+            match result {
+                Ok(value) if fields.is_asked_for(names.len()) => Ok(value),
+                result => {
+                    fields.misplace(names, result.is_ok());
+                    result.and(Err(damaged()))
+                }
             }
         })
     }

@@ -5,7 +5,7 @@ use serde::de::{self, IntoDeserializer, Visitor};
 use super::{Reader, Value, access::Payload, scalars::unexpected};
 use crate::{
     bytes::unzigzag,
-    error::{Error, Result, damaged},
+    error::{Error, Result},
     kind::Kind,
 };
 
@@ -13,8 +13,9 @@ macro_rules! integers {
     ($($kind:ident: $($method:ident)+;)+) => {$($(
         #[inline]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-            if let Kind::$kind = self.kind {
-                let value = self.varint()?;
+            if let Kind::$kind = self.kind
+                && let Some(value) = self.short_varint()
+            {
                 return integers!(@visit $kind, visitor, value);
             }
             self.integer(visitor)
@@ -132,17 +133,18 @@ impl<'de> de::Deserializer<'de> for &mut Reader<'de, '_> {
 
     #[inline]
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        if let Kind::Option(kind) = self.kind {
-            return match self.byte()? {
-                0 => visitor.visit_none(),
-                1 => {
-                    self.kind = kind;
-                    self.deeper(|reader| visitor.visit_some(reader))
-                }
-                _ => Err(damaged()),
-            };
+        match (self.kind, self.rest) {
+            (Kind::Option(_), [0, rest @ ..]) => {
+                self.rest = rest;
+                visitor.visit_none()
+            }
+            (Kind::Option(kind), [1, rest @ ..]) => {
+                self.rest = rest;
+                self.kind = kind;
+                self.deeper(|reader| visitor.visit_some(reader))
+            }
+            _ => self.any_option(visitor),
         }
-        self.any_option(visitor)
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {

@@ -90,6 +90,11 @@ impl<'de> Reader<'de, '_> {
     #[cold]
     #[inline(never)]
     pub(super) fn integer<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+        match self.kind {
+            Kind::Unsigned => return visitor.visit_u64(self.long_varint()?),
+            Kind::Signed => return visitor.visit_i64(unzigzag(self.long_varint()?)),
+            _ => {}
+        }
         match self.plain()? {
             Some(Scalar::Unsigned(value)) => visitor.visit_u64(value),
             Some(Scalar::Signed(value)) => visitor.visit_i64(value),

@@ -1,6 +1,6 @@
 //! Places with a choice: a variant's entry, a struct's list, a sequence's form.
 
-use super::{Writer, parts::Elements};
+use super::{Writer, parts::TupleElements};
 use crate::{
     bytes::{replace_varint, varint},
     catalog::LOOSE,
@@ -86,31 +86,44 @@ impl<'c> Place<'c> {
 }
 
 impl<'c> Writer<'c, '_> {
-    /// The header of a sequence or tuple. `is_fixed`: its type has always this length.
+    /// The length of a sequence. Returns the kind of its elements.
     #[inline(never)]
-    pub(super) fn sequence(&mut self, len: usize, is_fixed: bool) -> Result<(Elements<'c>, bool)> {
-        self.settle()?;
-        let element = match self.kind {
-            Kind::Array(own, element) if is_fixed && *own as usize == len => {
-                return Ok((Elements::Same(element), false));
-            }
-            Kind::Tuple(list) if is_fixed => {
-                let fields = &self.catalog.list(*list)?.fields;
-                return if fields.len() == len {
-                    Ok((Elements::Each(fields.iter()), false))
-                } else {
-                    Err(unrecorded())
-                };
-            }
+    pub(super) fn sequence(&mut self, kind: &'c Kind, len: usize) -> Result<&'c Kind> {
+        let kind = self.settle(kind)?;
+        let element = match kind {
             Kind::Seq(element) => element,
             Kind::Any => {
                 self.out.push(tag::SEQ);
-                self.kind
+                kind
             }
             _ => return Err(unrecorded()),
         };
         varint(self.out, len as u64);
-        Ok((Elements::Same(element), true))
+        Ok(element)
+    }
+
+    /// The kinds of a tuple's elements, and whether its length is written.
+    #[inline(never)]
+    pub(super) fn tuple(
+        &mut self,
+        kind: &'c Kind,
+        len: usize,
+    ) -> Result<(TupleElements<'c>, bool)> {
+        let kind = self.settle(kind)?;
+        if let Kind::Array(own, element) = kind
+            && *own as usize == len
+        {
+            return Ok((TupleElements::Same(element), false));
+        }
+        if let Kind::Tuple(list) = kind {
+            let fields = &self.catalog.list(*list)?.fields;
+            return if fields.len() == len {
+                Ok((TupleElements::Each(fields.iter()), false))
+            } else {
+                Err(unrecorded())
+            };
+        }
+        Ok((TupleElements::Same(self.sequence(kind, len)?), true))
     }
 
     /// The structs of a union that are written.
@@ -133,11 +146,12 @@ impl<'c> Writer<'c, '_> {
     #[inline]
     pub(super) fn entry(
         &self,
+        kind: &Kind,
         index: u32,
         variant: &'static str,
         form: Form,
     ) -> Option<&'c Variant> {
-        let Kind::Enum(number) = *self.kind else { return None };
+        let Kind::Enum(number) = *kind else { return None };
         let entry = self.catalog.enums.get(number as usize)?.variants.get(index as usize)?;
         let is_right = entry.form == form && entry.current && entry.name.is(variant);
         (is_right && self.stored.is_none()).then_some(entry)
@@ -146,32 +160,33 @@ impl<'c> Writer<'c, '_> {
     #[inline]
     pub(super) fn variant(
         &mut self,
+        kind: &'c Kind,
         name: &'static str,
         index: u32,
         variant: &'static str,
         form: Form,
         fits: impl Fn(&Variant) -> bool,
     ) -> Result<&'c Kind> {
-        if let Some(entry) = self.entry(index, variant, form)
+        if let Some(entry) = self.entry(kind, index, variant, form)
             && fits(entry)
         {
             varint(self.out, index.into());
             return Ok(&entry.payload);
         }
-        let (found, at) = self.any_variant(name, variant, form, &fits)?;
+        let (found, at) = self.any_variant(kind, name, variant, form, &fits)?;
         found.variants.get(at).map(|entry| &entry.payload).ok_or_else(unrecorded)
     }
 
     #[inline(never)]
     pub(super) fn any_variant(
         &mut self,
+        kind: &'c Kind,
         name: &'static str,
         variant: &'static str,
         form: Form,
         fits: &dyn Fn(&Variant) -> bool,
     ) -> Result<(&'c Enum, usize)> {
-        self.settle()?;
-        let number = match self.kind {
+        let number = match self.settle(kind)? {
             Kind::Enum(number) => *number,
             Kind::Any => {
                 let number = self.catalog.enum_named(name).ok_or_else(unrecorded)?;
@@ -205,13 +220,18 @@ impl<'c> Writer<'c, '_> {
 
     /// Finds the list of a struct at a place that has several, or with a guide.
     #[inline(never)]
-    pub(super) fn choose(&mut self, name: &'static str, len: usize) -> Result<Place<'c>> {
+    pub(super) fn choose(
+        &mut self,
+        mut kind: &'c Kind,
+        name: &'static str,
+        len: usize,
+    ) -> Result<Place<'c>> {
         let names = self.guided()?;
-        while let Kind::Option(kind) = self.kind {
+        while let Kind::Option(inner) = kind {
             self.out.push(1);
-            self.kind = kind;
+            kind = inner;
         }
-        let number = match self.kind {
+        let number = match kind {
             Kind::Struct(list) => {
                 let list = self.catalog.list(*list)?;
                 return Ok(Place { among: None, start: 0, at: 0, list });
@@ -219,7 +239,7 @@ impl<'c> Writer<'c, '_> {
             Kind::Union(number) => *number,
             Kind::Any => {
                 self.out.push(tag::STRUCT);
-                self.kind = &LOOSE_KIND;
+                kind = &LOOSE_KIND;
                 LOOSE
             }
             _ => return Err(unrecorded()),
@@ -241,6 +261,6 @@ impl<'c> Writer<'c, '_> {
         let (at, list) = found.ok_or_else(unrecorded)?;
         let start = self.out.len();
         varint(self.out, at.into());
-        Ok(Place { among: Some(self.kind), start, at, list })
+        Ok(Place { among: Some(kind), start, at, list })
     }
 }

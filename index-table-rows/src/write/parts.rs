@@ -2,43 +2,62 @@
 
 use serde::ser::{self, Serialize};
 
-use super::{Writer, choice::Place};
+use super::{Blank, Writer, choice::Place};
 use crate::{
-    bytes::replace_varint,
+    bytes::{replace_varint, varint_len},
     error::{Error, Result, unrecorded},
     kind::{Field, Kind},
     tag,
 };
 
-pub(super) enum Elements<'c> {
+/// The kinds of elements.
+pub(super) trait Elements<'c> {
+    fn next(&mut self) -> Result<&'c Kind>;
+}
+
+/// All elements have the same kind.
+impl<'c> Elements<'c> for &'c Kind {
+    #[inline(always)]
+    fn next(&mut self) -> Result<&'c Kind> {
+        Ok(self)
+    }
+}
+
+pub(super) enum TupleElements<'c> {
     Same(&'c Kind),
     Each(std::slice::Iter<'c, Field>),
 }
 
-pub(super) struct Seq<'a, 'c, 'o> {
+impl<'c> Elements<'c> for TupleElements<'c> {
+    #[inline(always)]
+    fn next(&mut self) -> Result<&'c Kind> {
+        Ok(match self {
+            Self::Same(kind) => kind,
+            Self::Each(fields) => &fields.next().ok_or_else(unrecorded)?.kind,
+        })
+    }
+}
+
+pub(super) struct Seq<'a, 'c, 'o, E> {
     pub(super) writer: &'a mut Writer<'c, 'o>,
-    pub(super) elements: Elements<'c>,
-    /// The position of the length, if it is written.
+    pub(super) elements: E,
+    /// The position behind the length, if it is written.
     pub(super) start: Option<usize>,
     pub(super) len: usize,
     pub(super) count: usize,
 }
 
-impl Seq<'_, '_, '_> {
+impl<'c, 'o, E: Elements<'c>> Seq<'_, 'c, 'o, E> {
     #[inline(always)]
-    pub(super) fn begin(&mut self) -> Result {
-        self.writer.kind = match &mut self.elements {
-            Elements::Same(kind) => kind,
-            Elements::Each(fields) => &fields.next().ok_or_else(unrecorded)?.kind,
-        };
+    pub(super) fn begin(&mut self) -> Result<Blank<'_, 'c, 'o>> {
+        let kind = self.elements.next()?;
         self.count += 1;
-        Ok(())
+        Ok(self.writer.expect(kind))
     }
 
     #[inline]
     pub(super) fn add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
-        self.begin()?;
-        value.serialize(&mut *self.writer)
+        value.serialize(self.begin()?)
     }
 
     #[inline]
@@ -50,15 +69,16 @@ impl Seq<'_, '_, '_> {
     /// The length was unknown, or wrong.
     #[cold]
     pub(super) fn correct(self) -> Result {
-        let start = self.start.ok_or_else(unrecorded)?;
-        replace_varint(self.writer.out, start, self.len as u64, self.count as u64);
+        let len = self.len as u64;
+        let start = self.start.ok_or_else(unrecorded)? - varint_len(len);
+        replace_varint(self.writer.out, start, len, self.count as u64);
         Ok(())
     }
 }
 
 macro_rules! elements {
-    ($($trait:ident $method:ident;)+) => {$(
-        impl ser::$trait for Seq<'_, '_, '_> {
+    ($($trait:ident $method:ident $elements:ty;)+) => {$(
+        impl<'c> ser::$trait for Seq<'_, 'c, '_, $elements> {
             type Ok = ();
             type Error = Error;
 
@@ -76,10 +96,10 @@ macro_rules! elements {
 }
 
 elements! {
-    SerializeSeq serialize_element;
-    SerializeTuple serialize_element;
-    SerializeTupleStruct serialize_field;
-    SerializeTupleVariant serialize_field;
+    SerializeSeq serialize_element &'c Kind;
+    SerializeTuple serialize_element TupleElements<'c>;
+    SerializeTupleStruct serialize_field TupleElements<'c>;
+    SerializeTupleVariant serialize_field TupleElements<'c>;
 }
 
 pub(super) struct Map<'a, 'c, 'o> {
@@ -92,10 +112,10 @@ pub(super) struct Map<'a, 'c, 'o> {
     pub(super) count: usize,
 }
 
-impl Map<'_, '_, '_> {
+impl<'c, 'o> Map<'_, 'c, 'o> {
     #[inline]
-    pub(super) fn begin_value(&mut self) {
-        self.writer.kind = self.value;
+    pub(super) fn begin_value(&mut self) -> Blank<'_, 'c, 'o> {
+        self.writer.expect(self.value)
     }
 }
 
@@ -106,14 +126,22 @@ impl ser::SerializeMap for Map<'_, '_, '_> {
     #[inline]
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result {
         self.count += 1;
-        self.writer.kind = self.key;
-        key.serialize(&mut *self.writer)
+        key.serialize(self.writer.expect(self.key))
     }
 
     #[inline]
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
-        self.begin_value();
-        value.serialize(&mut *self.writer)
+        value.serialize(self.begin_value())
+    }
+
+    #[inline]
+    fn serialize_entry<K: Serialize + ?Sized, V: Serialize + ?Sized>(
+        &mut self,
+        key: &K,
+        value: &V,
+    ) -> Result {
+        self.serialize_key(key)?;
+        self.serialize_value(value)
     }
 
     #[inline]
@@ -133,7 +161,7 @@ pub(super) struct Struct<'a, 'c, 'o> {
     pub(super) place: Place<'c>,
 }
 
-impl<'c> Struct<'_, 'c, '_> {
+impl<'c, 'o> Struct<'_, 'c, 'o> {
     #[inline(always)]
     fn field(&mut self, name: &'static str) -> Result<&'c Field> {
         let mut fields = self.fields.clone();
@@ -149,15 +177,14 @@ impl<'c> Struct<'_, 'c, '_> {
     }
 
     #[inline(always)]
-    pub(super) fn begin(&mut self, name: &'static str) -> Result {
-        self.writer.kind = &self.field(name)?.kind;
-        Ok(())
+    pub(super) fn begin(&mut self, name: &'static str) -> Result<Blank<'_, 'c, 'o>> {
+        let kind = &self.field(name)?.kind;
+        Ok(self.writer.expect(kind))
     }
 
     #[inline(always)]
     pub(super) fn add<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result {
-        self.begin(name)?;
-        value.serialize(&mut *self.writer)
+        value.serialize(self.begin(name)?)
     }
 
     pub(super) fn skip(&mut self, name: &'static str) -> Result {

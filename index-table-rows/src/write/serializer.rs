@@ -5,14 +5,14 @@ use std::fmt;
 use serde::ser::{self, Serialize};
 
 use super::{
-    Writer,
+    Blank, Writer,
     choice::Place,
-    parts::{Elements, Map, Seq, Struct},
+    parts::{Map, Seq, Struct, TupleElements},
 };
 use crate::{
-    bytes::{varint, varint_len, zigzag},
+    bytes::{has_room, short_varint, varint, varint_len, zigzag},
     error::{Error, Result, unrecorded},
-    kind::{Form, Kind, List},
+    kind::{Form, Kind, List, Variant},
     tag,
 };
 
@@ -25,13 +25,13 @@ macro_rules! integers {
     )+};
 }
 
-impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
+impl<'a, 'c, 'o> ser::Serializer for Blank<'a, 'c, 'o> {
     type Ok = ();
     type Error = Error;
-    type SerializeSeq = Seq<'a, 'c, 'o>;
-    type SerializeTuple = Seq<'a, 'c, 'o>;
-    type SerializeTupleStruct = Seq<'a, 'c, 'o>;
-    type SerializeTupleVariant = Seq<'a, 'c, 'o>;
+    type SerializeSeq = Seq<'a, 'c, 'o, &'c Kind>;
+    type SerializeTuple = Seq<'a, 'c, 'o, TupleElements<'c>>;
+    type SerializeTupleStruct = Self::SerializeTuple;
+    type SerializeTupleVariant = Self::SerializeTuple;
     type SerializeMap = Map<'a, 'c, 'o>;
     type SerializeStruct = Struct<'a, 'c, 'o>;
     type SerializeStructVariant = Struct<'a, 'c, 'o>;
@@ -49,11 +49,13 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
 
     #[inline]
     fn serialize_u8(self, value: u8) -> Result {
-        if let Kind::U8 = self.kind {
-            self.out.push(value);
+        if let Kind::U8 = self.kind
+            && has_room(self.writer.out, 1)
+        {
+            self.writer.out.extend_from_slice(&[value]);
             return Ok(());
         }
-        self.unsigned(value.into())
+        self.writer.unsigned(self.kind, value.into())
     }
 
     #[inline]
@@ -63,111 +65,123 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
 
     #[inline]
     fn serialize_u64(self, value: u64) -> Result {
-        if let Kind::Unsigned = self.kind {
-            varint(self.out, value);
+        if let Kind::Unsigned = self.kind
+            && short_varint(self.writer.out, value)
+        {
             return Ok(());
         }
-        self.unsigned(value)
+        self.writer.unsigned(self.kind, value)
     }
 
     #[inline]
     fn serialize_i64(self, value: i64) -> Result {
-        if let Kind::Signed = self.kind {
-            varint(self.out, zigzag(value));
+        if let Kind::Signed = self.kind
+            && short_varint(self.writer.out, zigzag(value))
+        {
             return Ok(());
         }
-        self.signed(value)
+        self.writer.signed(self.kind, value)
     }
 
     fn serialize_u128(self, value: u128) -> Result {
-        self.unsigned128(value)
+        self.writer.unsigned128(self.kind, value)
     }
 
     fn serialize_i128(self, value: i128) -> Result {
-        self.signed128(value)
+        self.writer.signed128(self.kind, value)
     }
 
     #[inline]
     fn serialize_f32(self, value: f32) -> Result {
-        if let Kind::F32 = self.kind {
-            self.out.extend_from_slice(&value.to_bits().to_le_bytes());
+        if let Kind::F32 = self.kind
+            && has_room(self.writer.out, 4)
+        {
+            self.writer.out.extend_from_slice(&value.to_bits().to_le_bytes());
             return Ok(());
         }
-        self.narrow_float(value)
+        self.writer.narrow_float(self.kind, value)
     }
 
     #[inline]
     fn serialize_f64(self, value: f64) -> Result {
-        if let Kind::F64 = self.kind {
-            self.out.extend_from_slice(&value.to_bits().to_le_bytes());
+        if let Kind::F64 = self.kind
+            && has_room(self.writer.out, 8)
+        {
+            self.writer.out.extend_from_slice(&value.to_bits().to_le_bytes());
             return Ok(());
         }
-        self.wide_float(value)
+        self.writer.wide_float(self.kind, value)
     }
 
     #[inline]
     fn serialize_bool(self, value: bool) -> Result {
-        if let Kind::Bool = self.kind {
-            self.out.push(value.into());
+        if let Kind::Bool = self.kind
+            && has_room(self.writer.out, 1)
+        {
+            self.writer.out.extend_from_slice(&[value.into()]);
             return Ok(());
         }
-        self.boolean(value)
+        self.writer.boolean(self.kind, value)
     }
 
     fn serialize_char(self, value: char) -> Result {
-        self.settle()?;
-        match self.kind {
+        match self.writer.settle(self.kind)? {
             Kind::Char => {}
-            Kind::Any => self.out.push(tag::CHAR),
+            Kind::Any => self.writer.out.push(tag::CHAR),
             _ => return Err(unrecorded()),
         }
-        self.out.extend_from_slice(value.encode_utf8(&mut [0; 4]).as_bytes());
+        self.writer.out.extend_from_slice(value.encode_utf8(&mut [0; 4]).as_bytes());
         Ok(())
     }
 
     #[inline]
     fn serialize_str(self, value: &str) -> Result {
         // Short texts here, others elsewhere.
-        if let (Kind::Text, len @ 0..0x80) = (self.kind, value.len()) {
-            self.out.push(len as u8);
-            self.out.extend_from_slice(value.as_bytes());
+        if let (Kind::Text, len @ 0..0x80) = (self.kind, value.len())
+            && has_room(self.writer.out, len + 1)
+        {
+            self.writer.out.extend_from_slice(&[len as u8]);
+            self.writer.out.extend_from_slice(value.as_bytes());
             return Ok(());
         }
-        self.text(value)
+        self.writer.text(self.kind, value)
     }
 
     fn collect_str<T: fmt::Display + ?Sized>(self, value: &T) -> Result {
-        self.displayed(&value)
+        self.writer.displayed(self.kind, &value)
     }
 
     #[inline]
     fn serialize_bytes(self, value: &[u8]) -> Result {
-        if let (Kind::Bytes16, Ok(value)) = (self.kind, <&[u8; 16]>::try_from(value)) {
-            self.out.extend_from_slice(value);
+        if let (Kind::Bytes16, Ok(value)) = (self.kind, <&[u8; 16]>::try_from(value))
+            && has_room(self.writer.out, 16)
+        {
+            self.writer.out.extend_from_slice(value);
             return Ok(());
         }
-        self.bytes(value)
+        self.writer.bytes(self.kind, value)
     }
 
     #[inline]
     fn serialize_none(self) -> Result {
-        if let Kind::Option(_) = self.kind {
-            self.out.push(0);
+        if let Kind::Option(_) = self.kind
+            && has_room(self.writer.out, 1)
+        {
+            self.writer.out.extend_from_slice(&[0]);
             return Ok(());
         }
-        self.other_none()
+        self.writer.other_none(self.kind)
     }
 
     #[inline]
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result {
-        self.some(|writer| value.serialize(writer))
+        self.writer.some(self.kind, |blank| value.serialize(blank))
     }
 
     fn serialize_unit(self) -> Result {
-        self.settle()?;
-        match self.kind {
+        match self.writer.settle(self.kind)? {
             Kind::Unit => {}
-            Kind::Any => self.out.push(tag::UNIT),
+            Kind::Any => self.writer.out.push(tag::UNIT),
             _ => return Err(unrecorded()),
         }
         Ok(())
@@ -189,7 +203,7 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
         index: u32,
         variant: &'static str,
     ) -> Result {
-        self.variant(name, index, variant, Form::Unit, |_| true).map(drop)
+        self.writer.variant(self.kind, name, index, variant, Form::Unit, |_| true).map(drop)
     }
 
     #[inline]
@@ -200,61 +214,46 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
         variant: &'static str,
         value: &T,
     ) -> Result {
-        self.enter()?;
-        self.kind = self.variant(name, index, variant, Form::Newtype, |_| true)?;
-        value.serialize(&mut *self)?;
-        self.depth -= 1;
+        self.writer.enter()?;
+        let kind = self.writer.variant(self.kind, name, index, variant, Form::Newtype, |_| true)?;
+        value.serialize(self.writer.expect(kind))?;
+        self.writer.depth -= 1;
         Ok(())
     }
 
     #[inline]
-    fn serialize_seq(self, len: Option<usize>) -> Result<Seq<'a, 'c, 'o>> {
-        self.enter()?;
+    fn serialize_seq(self, len: Option<usize>) -> Result<Self::SerializeSeq> {
+        self.writer.enter()?;
         let len = len.unwrap_or(0);
-        if let Kind::Seq(kind) = self.kind {
-            let start = self.out.len();
-            varint(self.out, len as u64);
-            return Ok(Seq {
-                writer: self,
-                elements: Elements::Same(kind),
-                start: Some(start),
-                len,
-                count: 0,
-            });
-        }
-        let (elements, is_counted) = self.sequence(len, false)?;
-        let start = self.out.len() - varint_len(len as u64);
-        Ok(Seq { writer: self, elements, start: is_counted.then_some(start), len, count: 0 })
+        let elements = match self.kind {
+            Kind::Seq(element) if short_varint(self.writer.out, len as u64) => element,
+            _ => self.writer.sequence(self.kind, len)?,
+        };
+        let start = Some(self.writer.out.len());
+        Ok(Seq { writer: self.writer, elements, start, len, count: 0 })
     }
 
     #[inline]
-    fn serialize_tuple(self, len: usize) -> Result<Seq<'a, 'c, 'o>> {
-        self.enter()?;
-        if let Kind::Array(own, kind) = self.kind
-            && *own as usize == len
-        {
-            return Ok(Seq {
-                writer: self,
-                elements: Elements::Same(kind),
-                start: None,
-                len,
-                count: 0,
-            });
-        }
-        if let Kind::Tuple(list) = *self.kind
-            && let Some(list) = self.catalog.lists.get(list as usize)
-            && list.fields.len() == len
-        {
-            let elements = Elements::Each(list.fields.iter());
-            return Ok(Seq { writer: self, elements, start: None, len, count: 0 });
-        }
-        let (elements, is_counted) = self.sequence(len, true)?;
-        let start = is_counted.then(|| self.out.len() - varint_len(len as u64));
-        Ok(Seq { writer: self, elements, start, len, count: 0 })
+    fn serialize_tuple(self, len: usize) -> Result<Self::SerializeTuple> {
+        self.writer.enter()?;
+        let (elements, is_counted) = match *self.kind {
+            Kind::Array(own, ref element) if own as usize == len => {
+                (TupleElements::Same(element), false)
+            }
+            Kind::Tuple(list)
+                if let Some(list) = self.writer.catalog.lists.get(list as usize)
+                    && list.fields.len() == len =>
+            {
+                (TupleElements::Each(list.fields.iter()), false)
+            }
+            _ => self.writer.tuple(self.kind, len)?,
+        };
+        let start = is_counted.then_some(self.writer.out.len());
+        Ok(Seq { writer: self.writer, elements, start, len, count: 0 })
     }
 
     #[inline]
-    fn serialize_tuple_struct(self, _: &'static str, len: usize) -> Result<Seq<'a, 'c, 'o>> {
+    fn serialize_tuple_struct(self, _: &'static str, len: usize) -> Result<Self::SerializeTuple> {
         self.serialize_tuple(len)
     }
 
@@ -265,47 +264,38 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
         index: u32,
         variant: &'static str,
         len: usize,
-    ) -> Result<Seq<'a, 'c, 'o>> {
-        if let Some(entry) = self.entry(index, variant, Form::Tuple)
-            && let Kind::Tuple(list) = entry.payload
-            && let Some(list) = self.catalog.lists.get(list as usize)
-            && list.fields.len() == len
-        {
-            self.enter()?;
-            varint(self.out, index.into());
-            let elements = Elements::Each(list.fields.iter());
-            return Ok(Seq { writer: self, elements, start: None, len, count: 0 });
-        }
-        let catalog = self.catalog;
-        self.kind = self.variant(name, index, variant, Form::Tuple, |it| match it.payload {
+    ) -> Result<Self::SerializeTuple> {
+        let catalog = self.writer.catalog;
+        let fits = |it: &Variant| match it.payload {
             Kind::Tuple(list) => catalog.list(list).is_ok_and(|list| list.fields.len() == len),
             _ => false,
-        })?;
-        self.serialize_tuple(len)
+        };
+        let kind = self.writer.variant(self.kind, name, index, variant, Form::Tuple, fits)?;
+        self.writer.expect(kind).serialize_tuple(len)
     }
 
     #[inline]
     fn serialize_map(self, len: Option<usize>) -> Result<Map<'a, 'c, 'o>> {
-        self.enter()?;
+        self.writer.enter()?;
         let (key, value) = match self.kind {
             Kind::Map(kinds) => (&kinds.0, &kinds.1),
-            _ => self.other_map()?,
+            _ => self.writer.other_map(self.kind)?,
         };
-        let (start, len) = (self.out.len(), len.unwrap_or(0));
-        varint(self.out, len as u64);
-        Ok(Map { writer: self, key, value, start, len, count: 0 })
+        let (start, len) = (self.writer.out.len(), len.unwrap_or(0));
+        varint(self.writer.out, len as u64);
+        Ok(Map { writer: self.writer, key, value, start, len, count: 0 })
     }
 
     #[inline]
     fn serialize_struct(self, name: &'static str, len: usize) -> Result<Struct<'a, 'c, 'o>> {
-        self.enter()?;
-        let place = match (self.kind, &self.guide) {
+        self.writer.enter()?;
+        let place = match (self.kind, &self.writer.guide) {
             (Kind::Struct(list), None) => {
-                Place { among: None, start: 0, at: 0, list: self.catalog.list(*list)? }
+                Place { among: None, start: 0, at: 0, list: self.writer.catalog.list(*list)? }
             }
-            _ => self.choose(name, len)?,
+            _ => self.writer.choose(self.kind, name, len)?,
         };
-        Ok(Struct { writer: self, fields: place.list.fields.iter(), place })
+        Ok(Struct { writer: self.writer, fields: place.list.fields.iter(), place })
     }
 
     #[inline]
@@ -316,32 +306,32 @@ impl<'a, 'c, 'o> ser::Serializer for &'a mut Writer<'c, 'o> {
         variant: &'static str,
         len: usize,
     ) -> Result<Struct<'a, 'c, 'o>> {
-        self.enter()?;
-        let start = self.out.len();
-        if let Some(entry) = self.entry(index, variant, Form::Struct)
-            && self.guide.is_none()
+        self.writer.enter()?;
+        let start = self.writer.out.len();
+        if let Some(entry) = self.writer.entry(self.kind, index, variant, Form::Struct)
+            && self.writer.guide.is_none()
             && let Kind::Struct(list) = entry.payload
-            && let Some(list) = self.catalog.lists.get(list as usize)
+            && let Some(list) = self.writer.catalog.lists.get(list as usize)
             && list.fields.len() == len
         {
-            varint(self.out, index.into());
+            varint(self.writer.out, index.into());
             let place = Place { among: Some(self.kind), start, at: index, list };
-            return Ok(Struct { writer: self, fields: list.fields.iter(), place });
+            return Ok(Struct { writer: self.writer, fields: list.fields.iter(), place });
         }
-        self.other_struct_variant(name, variant, len)
+        self.writer.other_struct_variant(self.kind, name, variant, len)
     }
 }
 
 impl<'c, 'o> Writer<'c, 'o> {
     /// The kinds of keys and values at a place that does not expect a map only.
     #[inline(never)]
-    fn other_map(&mut self) -> Result<(&'c Kind, &'c Kind)> {
-        self.settle()?;
-        match self.kind {
+    fn other_map(&mut self, kind: &'c Kind) -> Result<(&'c Kind, &'c Kind)> {
+        let kind = self.settle(kind)?;
+        match kind {
             Kind::Map(kinds) => Ok((&kinds.0, &kinds.1)),
             Kind::Any => {
                 self.out.push(tag::MAP);
-                Ok((self.kind, self.kind))
+                Ok((kind, kind))
             }
             _ => Err(unrecorded()),
         }
@@ -351,6 +341,7 @@ impl<'c, 'o> Writer<'c, 'o> {
     #[inline(never)]
     fn other_struct_variant<'a>(
         &'a mut self,
+        kind: &'c Kind,
         name: &'static str,
         variant: &'static str,
         len: usize,
@@ -365,8 +356,9 @@ impl<'c, 'o> Writer<'c, 'o> {
             names.map_or(list.absent || list.fields.len() == len, |names| list.has_names(names))
         };
         let is_stored = self.stored.is_some();
-        let (found, at) = self
-            .any_variant(name, variant, Form::Struct, &|it| list(&it.payload).is_some_and(fits))?;
+        let (found, at) = self.any_variant(kind, name, variant, Form::Struct, &|it| {
+            list(&it.payload).is_some_and(fits)
+        })?;
         let start = self.out.len() - varint_len(at as u64);
         let among = if is_stored { None } else { Some(&found.kind) };
         let payload = found.variants.get(at).map(|entry| &entry.payload);

@@ -10,13 +10,14 @@ use std::{fmt, ptr};
 use serde::ser::{self, Serialize, Serializer};
 
 use super::{
-    ROOT_KIND, Writer, begin,
-    parts::{Map, Seq, Struct},
+    Blank, ROOT_KIND, Writer, begin,
+    parts::{Elements, Map, Seq, Struct, TupleElements},
 };
 use crate::{
     catalog::Catalog,
     collection::{Collection, CollectionField, PLAIN, Sorted, find},
     error::{Error, Result},
+    kind::Kind,
     seen::Names,
 };
 
@@ -30,8 +31,8 @@ pub(crate) fn write_sorted<T: Serialize + ?Sized>(
 ) -> Result {
     let kind = begin(catalog, guide, out)?;
     let guide = guide.map(<[_]>::iter);
-    let mut writer = Writer { out, catalog, kind, guide, stored: None, depth: 0 };
-    value.serialize(SortingWriter::new(&mut writer, value, sorted))
+    let mut writer = Writer { out, catalog, guide, stored: None, depth: 0 };
+    value.serialize(SortingWriter::new(writer.expect(kind), value, sorted))
 }
 
 /// Like [`is_same`](super::is_same). The elements of a sorted collection must have the lists and entries of a new row.
@@ -42,9 +43,8 @@ pub(crate) fn is_same_sorted<T: Serialize + ?Sized>(
     sorted: Sorted,
 ) -> bool {
     let out = &mut Vec::with_capacity(row.len());
-    let mut writer =
-        Writer { out, catalog, kind: &ROOT_KIND, guide: None, stored: Some(row), depth: 0 };
-    let written = value.serialize(SortingWriter::new(&mut writer, value, sorted));
+    let mut writer = Writer { out, catalog, guide: None, stored: Some(row), depth: 0 };
+    let written = value.serialize(SortingWriter::new(writer.expect(&ROOT_KIND), value, sorted));
     written.is_ok() && *out == row
 }
 
@@ -82,28 +82,28 @@ impl TypedPlace {
 fn write<T: Serialize + ?Sized>(
     value: &T,
     collection: &'static Collection,
-    writer: &mut Writer<'_, '_>,
+    blank: Blank<'_, '_, '_>,
 ) -> Result {
     if collection.is_plain() {
-        value.serialize(writer)
+        value.serialize(blank)
     } else {
-        value.serialize(SortingWriter { writer, place: TypedPlace::Collection(collection) })
+        value.serialize(SortingWriter { blank, place: TypedPlace::Collection(collection) })
     }
 }
 
 /// Writes a value with the elements of some collections sorted.
 struct SortingWriter<'a, 'c, 'o> {
-    writer: &'a mut Writer<'c, 'o>,
+    blank: Blank<'a, 'c, 'o>,
     place: TypedPlace,
 }
 
 impl<'a, 'c, 'o> SortingWriter<'a, 'c, 'o> {
-    fn new<T: ?Sized>(writer: &'a mut Writer<'c, 'o>, value: &T, sorted: Sorted) -> Self {
+    fn new<T: ?Sized>(blank: Blank<'a, 'c, 'o>, value: &T, sorted: Sorted) -> Self {
         let place = match sorted {
             Sorted::Fields(fields) => TypedPlace::Struct(ptr::from_ref(value).addr(), fields),
             Sorted::Collection(collection) => TypedPlace::Collection(collection),
         };
-        Self { writer, place }
+        Self { blank, place }
     }
 }
 
@@ -169,7 +169,7 @@ impl<'c> Sorting<'c> {
 macro_rules! plain {
     ($($method:ident($($argument:ident: $type:ty),*) -> $returned:ty;)+) => {$(
         fn $method(self, $($argument: $type),*) -> Result<$returned> {
-            self.writer.$method($($argument),*)
+            self.blank.$method($($argument),*)
         }
     )+};
 }
@@ -177,12 +177,12 @@ macro_rules! plain {
 impl<'a, 'c, 'o> Serializer for SortingWriter<'a, 'c, 'o> {
     type Ok = ();
     type Error = Error;
-    type SerializeSeq = SortingParts<'c, Seq<'a, 'c, 'o>>;
+    type SerializeSeq = SortingParts<'c, Seq<'a, 'c, 'o, &'c Kind>>;
     type SerializeMap = SortingParts<'c, Map<'a, 'c, 'o>>;
-    type SerializeTuple = SortingParts<'c, Seq<'a, 'c, 'o>>;
+    type SerializeTuple = SortingParts<'c, Seq<'a, 'c, 'o, TupleElements<'c>>>;
     type SerializeStruct = SortingParts<'c, Struct<'a, 'c, 'o>>;
-    type SerializeTupleStruct = Seq<'a, 'c, 'o>;
-    type SerializeTupleVariant = Seq<'a, 'c, 'o>;
+    type SerializeTupleStruct = Seq<'a, 'c, 'o, TupleElements<'c>>;
+    type SerializeTupleVariant = Seq<'a, 'c, 'o, TupleElements<'c>>;
     type SerializeStructVariant = Struct<'a, 'c, 'o>;
 
     plain! {
@@ -220,12 +220,12 @@ impl<'a, 'c, 'o> Serializer for SortingWriter<'a, 'c, 'o> {
     }
 
     fn collect_str<T: fmt::Display + ?Sized>(self, value: &T) -> Result {
-        self.writer.collect_str(value)
+        self.blank.collect_str(value)
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result {
         let collection = self.place.inside(value, 0);
-        self.writer.some(|writer| write(value, collection, writer))
+        self.blank.writer.some(self.blank.kind, |blank| write(value, collection, blank))
     }
 
     fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result {
@@ -239,42 +239,42 @@ impl<'a, 'c, 'o> Serializer for SortingWriter<'a, 'c, 'o> {
         variant: &'static str,
         value: &T,
     ) -> Result {
-        self.writer.serialize_newtype_variant(name, index, variant, value)
+        self.blank.serialize_newtype_variant(name, index, variant, value)
     }
 
     fn serialize_seq(self, len: Option<usize>) -> Result<Self::SerializeSeq> {
-        let seq = self.writer.serialize_seq(len)?;
+        let seq = self.blank.serialize_seq(len)?;
         let sorting = Sorting::begin(seq.writer, self.place);
         Ok(SortingParts { sorting, ..SortingParts::new(seq, self.place) })
     }
 
     fn serialize_map(self, len: Option<usize>) -> Result<Self::SerializeMap> {
-        let map = self.writer.serialize_map(len)?;
+        let map = self.blank.serialize_map(len)?;
         let sorting = Sorting::begin(map.writer, self.place);
         Ok(SortingParts { sorting, ..SortingParts::new(map, self.place) })
     }
 
     fn serialize_tuple(self, len: usize) -> Result<Self::SerializeTuple> {
-        Ok(SortingParts::new(self.writer.serialize_tuple(len)?, self.place))
+        Ok(SortingParts::new(self.blank.serialize_tuple(len)?, self.place))
     }
 
     fn serialize_struct(self, name: &'static str, len: usize) -> Result<Self::SerializeStruct> {
-        Ok(SortingParts::new(self.writer.serialize_struct(name, len)?, self.place))
+        Ok(SortingParts::new(self.blank.serialize_struct(name, len)?, self.place))
     }
 }
 
-impl<'c> SortingParts<'c, Seq<'_, 'c, '_>> {
+impl<'c, E: Elements<'c>> SortingParts<'c, Seq<'_, 'c, '_, E>> {
     fn add<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
-        self.inner.begin()?;
-        write(value, self.place.inside(value, self.position), self.inner.writer)?;
+        let collection = self.place.inside(value, self.position);
+        write(value, collection, self.inner.begin()?)?;
         self.count(self.inner.writer.out.len());
         Ok(())
     }
 }
 
 macro_rules! elements {
-    ($($trait:ident)+) => {$(
-        impl<'c> ser::$trait for SortingParts<'c, Seq<'_, 'c, '_>> {
+    ($($trait:ident $elements:ty;)+) => {$(
+        impl<'c> ser::$trait for SortingParts<'c, Seq<'_, 'c, '_, $elements>> {
             type Ok = ();
             type Error = Error;
 
@@ -293,8 +293,8 @@ macro_rules! elements {
 }
 
 elements! {
-    SerializeSeq
-    SerializeTuple
+    SerializeSeq &'c Kind;
+    SerializeTuple TupleElements<'c>;
 }
 
 impl<'c> ser::SerializeMap for SortingParts<'c, Map<'_, 'c, '_>> {
@@ -306,8 +306,8 @@ impl<'c> ser::SerializeMap for SortingParts<'c, Map<'_, 'c, '_>> {
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
-        self.inner.begin_value();
-        write(value, self.place.inside(value, self.position), self.inner.writer)?;
+        let collection = self.place.inside(value, self.position);
+        write(value, collection, self.inner.begin_value())?;
         self.count(self.inner.writer.out.len());
         Ok(())
     }
@@ -325,8 +325,7 @@ impl<'c> ser::SerializeStruct for SortingParts<'c, Struct<'_, 'c, '_>> {
     type Error = Error;
 
     fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result {
-        self.inner.begin(name)?;
-        write(value, self.place.field(value), self.inner.writer)
+        write(value, self.place.field(value), self.inner.begin(name)?)
     }
 
     fn skip_field(&mut self, name: &'static str) -> Result {

@@ -16,6 +16,8 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
+use crate::format::Outcome;
+
 /// What is done with the values of a type.
 pub(crate) trait Visitor {
     /// Does it with values of a type, which `make` numbers. `name` is the type's name in arguments, `title` in tables.
@@ -24,47 +26,58 @@ pub(crate) trait Visitor {
         name: &str,
         title: &str,
         make: fn(u64) -> T,
-    );
+    ) -> Outcome;
 }
 
 /// Visits all types.
-pub(crate) fn visit_all(visitor: &mut impl Visitor) {
-    visitor.visit("customer", "eight fields, five texts", customer);
-    visitor.visit("order", "three numbers", order);
-    visitor.visit("mixed", "ids, balance, time, bool, float", mixed);
-    visitor.visit("floats", "eight `f32`", floats);
-    visitor.visit("series", "20 `f64`", series);
-    visitor.visit("numbers", "20 `u32`", numbers);
-    visitor.visit("lines", "ten nested structs", lines);
-    visitor.visit("shapes", "ten enums", shapes);
-    visitor.visit("member", "an id, texts, times, options", member);
-    visitor.visit("options", "16 options, every second `None`", options);
-    visitor.visit("session", "an address, a time, a map of texts", session);
-    visitor.visit("stock", "20 numbers by their ids", stock);
+pub(crate) fn visit_all(visitor: &mut impl Visitor) -> Outcome {
+    visitor.visit("customer", "eight fields, five texts", customer)?;
+    visitor.visit("order", "three numbers", order)?;
+    visitor.visit("mixed", "ids, balance, time, bool, float", mixed)?;
+    visitor.visit("floats", "eight `f32`", floats)?;
+    visitor.visit("series", "20 `f64`", series)?;
+    visitor.visit("numbers", "20 `u32`", numbers)?;
+    visitor.visit("lines", "ten nested structs", lines)?;
+    visitor.visit("shapes", "ten enums", shapes)?;
+    visitor.visit("member", "an id, texts, times, options", member)?;
+    visitor.visit("options", "16 options, every second `None`", options)?;
+    visitor.visit("session", "an address, a time, a map of texts", session)?;
+    visitor.visit("stock", "20 numbers by their ids", stock)
 }
 
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Customer {
-    pub(crate) id: u64,
-    first_name: String,
-    last_name: String,
-    town: String,
-    phone: String,
-    email: String,
-    age: u32,
-    active: bool,
+/// A customer with texts of a type, and fields in front and at the end.
+macro_rules! customer {
+    ($name:ident: { $($front:tt)* } { $($end:tt)* }) => {
+        #[derive(Serialize, Deserialize)]
+        pub(crate) struct $name<Text> {
+            $($front)*
+            pub(crate) id: u64,
+            pub(crate) first_name: Text,
+            pub(crate) last_name: Text,
+            pub(crate) town: Text,
+            pub(crate) phone: Text,
+            pub(crate) email: Text,
+            pub(crate) age: u32,
+            pub(crate) active: bool,
+            $($end)*
+        }
+    };
 }
+
+customer!(Customer: {} {});
+customer!(CustomerAndPoints: {} { #[serde(default)] points: u64, });
+customer!(PointsAndCustomer: { #[serde(default)] points: u64, } {});
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Order {
-    pub(crate) id: u64,
+    id: u64,
     customer: u64,
     amount: i64,
 }
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Mixed {
-    pub(crate) id: u64,
+    id: u64,
     customer: u64,
     balance: i64,
     at_ms: i64,
@@ -92,7 +105,7 @@ pub(crate) struct Line {
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Lines {
-    pub(crate) id: u64,
+    id: u64,
     lines: Vec<Line>,
 }
 
@@ -106,7 +119,7 @@ pub(crate) enum Shape {
 
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Shapes {
-    pub(crate) id: u64,
+    id: u64,
     shapes: Vec<Shape>,
 }
 
@@ -156,7 +169,7 @@ pub(crate) struct Stock {
     counts: BTreeMap<Uuid, u64>,
 }
 
-pub(crate) fn customer(i: u64) -> Customer {
+pub(crate) fn customer(i: u64) -> Customer<String> {
     Customer {
         id: i * 7919,
         first_name: format!("Alice{}", i % 97),

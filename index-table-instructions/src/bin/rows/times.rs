@@ -8,60 +8,14 @@ use index_table_rows::Catalog;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    encode_postcard, postcard_rows, recorded,
-    samples::{Customer, Visitor, customer, visit_all},
+    format::{Format, Outcome, Postcard, recorded},
+    samples::{Customer, CustomerAndPoints, PointsAndCustomer, Visitor, customer, visit_all},
 };
 
 const ROWS: u64 = 2_000;
 const ROUNDS: usize = 61;
 
-#[derive(Deserialize)]
-#[allow(dead_code, reason = "read only")]
-struct CustomerView<'row> {
-    id: u64,
-    first_name: &'row str,
-    last_name: &'row str,
-    town: &'row str,
-    phone: &'row str,
-    email: &'row str,
-    age: u32,
-    active: bool,
-}
-
-/// Releases of the first two types with a field more, at the end and in front.
-mod later {
-    #![allow(dead_code, reason = "read only")]
-
-    use serde::Deserialize;
-
-    #[derive(Deserialize)]
-    pub(super) struct Customer {
-        id: u64,
-        first_name: String,
-        last_name: String,
-        town: String,
-        phone: String,
-        email: String,
-        age: u32,
-        active: bool,
-        #[serde(default)]
-        points: u64,
-    }
-
-    #[derive(Deserialize)]
-    pub(super) struct CustomerInFront {
-        #[serde(default)]
-        points: u64,
-        id: u64,
-        first_name: String,
-        last_name: String,
-        town: String,
-        phone: String,
-        email: String,
-        age: u32,
-        active: bool,
-    }
-}
+type View<'row> = Customer<&'row str>;
 
 fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
@@ -69,59 +23,50 @@ fn median(times: &mut [f64]) -> f64 {
 }
 
 /// Returns the median time of each function, in nanoseconds for a row.
-fn measure(all: &mut [&mut dyn FnMut()]) -> Vec<f64> {
-    let mut times = vec![Vec::new(); all.len()];
+fn measure<const N: usize>(all: [&mut dyn FnMut() -> Outcome; N]) -> Outcome<[f64; N]> {
+    let mut all = all.map(|work| (work, Vec::with_capacity(ROUNDS)));
     for round in 0..=ROUNDS {
-        for (work, times) in all.iter_mut().zip(&mut times) {
+        for (work, times) in &mut all {
             let start = Instant::now();
-            work();
+            work()?;
             if round > 0 {
                 times.push(start.elapsed().as_secs_f64() * 1e9 / ROWS as f64);
             }
         }
     }
-    times.iter_mut().map(|times| median(times)).collect()
+    Ok(all.map(|(_, mut times)| median(&mut times)))
+}
+
+fn read<'de, T: Deserialize<'de>>(format: &impl Format, rows: &'de [Vec<u8>]) -> Outcome {
+    Ok(format.decode_all(rows, |value: T| drop(black_box(value)))?)
 }
 
 /// Prints a line for each type.
 struct Compare;
 
 impl Visitor for Compare {
-    fn visit<T: Serialize + DeserializeOwned>(&mut self, _: &str, title: &str, make: fn(u64) -> T) {
+    fn visit<T: Serialize + DeserializeOwned>(
+        &mut self,
+        _: &str,
+        title: &str,
+        make: fn(u64) -> T,
+    ) -> Outcome {
         let values: Vec<T> = (0..ROWS).map(make).collect();
-        let (catalog, rows) = recorded(&values);
-        let catalog = &catalog;
-        let postcard = postcard_rows(&values);
+        let catalog = recorded(&values)?;
+        let (rows, postcard) = (catalog.rows(&values)?, Postcard.rows(&values)?);
         let size = |rows: &[Vec<u8>]| rows.iter().map(Vec::len).sum::<usize>() as f64 / ROWS as f64;
         let (mut own, mut other) = (Vec::with_capacity(4096), Vec::with_capacity(4096));
-        let times = measure(&mut [
+        let [encode, own_encode, decode, own_decode, same] = measure([
+            &mut || Ok(Postcard.encode_all(&values, &mut other)?),
+            &mut || Ok(catalog.encode_all(&values, &mut own)?),
+            &mut || read::<T>(&Postcard, &postcard),
+            &mut || read::<T>(&catalog, &rows),
             &mut || {
-                for value in &values {
-                    other.clear();
-                    encode_postcard(value, &mut other);
-                    black_box(&other);
-                }
+                let is_same = |(row, value): (&Vec<u8>, _)| catalog.is_same(row, value);
+                let are_same = rows.iter().zip(&values).all(is_same);
+                are_same.then_some(()).ok_or_else(|| "a row differs from its value".into())
             },
-            &mut || {
-                for value in &values {
-                    own.clear();
-                    catalog.encode(value, &mut own).expect("a value");
-                    black_box(&own);
-                }
-            },
-            &mut || {
-                for row in &postcard {
-                    black_box(postcard::from_bytes::<T>(row).expect("a row"));
-                }
-            },
-            &mut || read::<T>(catalog, &rows),
-            &mut || {
-                for (row, value) in rows.iter().zip(&values) {
-                    assert!(catalog.is_same(row, value));
-                }
-            },
-        ]);
-        let [encode, own_encode, decode, own_decode, same] = times[..] else { return };
+        ])?;
         println!(
             "| {title} | {:.1} | {:.1} | {:.2} | {encode:.0} | {own_encode:.0} | {:.2} | {decode:.0} | {own_decode:.0} | {:.2} | {same:.0} |",
             size(&postcard) + 1.0,
@@ -130,72 +75,53 @@ impl Visitor for Compare {
             own_encode / encode,
             own_decode / decode,
         );
-    }
-}
-
-fn read<T: DeserializeOwned>(catalog: &Catalog, rows: &[Vec<u8>]) {
-    for row in rows {
-        black_box(catalog.decode::<T>(row).expect("a row"));
+        Ok(())
     }
 }
 
 /// A field more in the type than in the rows.
-fn evolved() {
-    let values: Vec<Customer> = (0..ROWS).map(customer).collect();
-    let (catalog, rows) = recorded(&values);
-    let catalog = &catalog;
-    let times = measure(&mut [
-        &mut || read::<Customer>(catalog, &rows),
-        &mut || read::<later::Customer>(catalog, &rows),
-        &mut || read::<later::CustomerInFront>(catalog, &rows),
-    ]);
-    let [same, behind, front] = times[..] else { return };
+fn evolved(catalog: &Catalog, rows: &[Vec<u8>]) -> Outcome {
+    let [same, behind, front] = measure([
+        &mut || read::<Customer<String>>(catalog, rows),
+        &mut || read::<CustomerAndPoints<String>>(catalog, rows),
+        &mut || read::<PointsAndCustomer<String>>(catalog, rows),
+    ])?;
     println!(
         "\nA field more at the end: {:.2}; in front, so that the row is read by names: {:.2}",
         behind / same,
         front / same
     );
+    Ok(())
 }
 
 /// The fields of a borrowed view, one by one, beside a struct that borrows.
-fn views() {
-    let values: Vec<Customer> = (0..ROWS).map(customer).collect();
-    let (catalog, rows) = recorded(&values);
-    let catalog = &catalog;
-    let postcard = postcard_rows(&values);
-    let times = measure(&mut [
+fn views(catalog: &Catalog, rows: &[Vec<u8>], postcard: &[Vec<u8>]) -> Outcome {
+    let [postcard, decode, fields, last] = measure([
+        &mut || read::<View<'_>>(&Postcard, postcard),
+        &mut || read::<View<'_>>(catalog, rows),
         &mut || {
-            for row in &postcard {
-                black_box(postcard::from_bytes::<CustomerView<'_>>(row).expect("a row"));
-            }
+            rows.iter().try_for_each(|row| {
+                black_box(view(catalog, row)?);
+                Ok(())
+            })
         },
         &mut || {
-            for row in &rows {
-                black_box(catalog.decode::<CustomerView<'_>>(row).expect("a row"));
-            }
+            rows.iter().try_for_each(|row| {
+                black_box(catalog.fields(row)?.field::<u32>(&["age"])?);
+                Ok(())
+            })
         },
-        &mut || {
-            for row in &rows {
-                black_box(view(catalog, row).expect("a row"));
-            }
-        },
-        &mut || {
-            for row in &rows {
-                let mut fields = catalog.fields(row).expect("a row");
-                black_box(fields.field::<u32>(&["age"]).expect("a row"));
-            }
-        },
-    ]);
-    let [postcard, decode, fields, last] = times[..] else { return };
+    ])?;
     println!(
         "\nA view of eight fields, ns: postcard {postcard:.0}, decoded {decode:.0}, by fields {fields:.0}; only the seventh field {last:.0}"
     );
+    Ok(())
 }
 
 fn view<'row>(
     catalog: &Catalog,
     row: &'row [u8],
-) -> Result<Option<CustomerView<'row>>, index_table_rows::Error> {
+) -> Result<Option<View<'row>>, index_table_rows::Error> {
     let mut fields = catalog.fields(row)?;
     macro_rules! field {
         ($name:literal) => {
@@ -205,7 +131,7 @@ fn view<'row>(
             }
         };
     }
-    let view = CustomerView {
+    let view = View {
         id: field!("id"),
         first_name: field!("first_name"),
         last_name: field!("last_name"),
@@ -219,12 +145,15 @@ fn view<'row>(
     Ok(Some(view))
 }
 
-pub(crate) fn print() {
+pub(crate) fn print() -> Outcome {
     println!(
         "| row | bytes, postcard with a version | own | ratio | encode, ns: postcard | own | ratio | decode, ns: postcard | own | ratio | compare, ns |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
-    visit_all(&mut Compare);
-    evolved();
-    views();
+    visit_all(&mut Compare)?;
+    let values: Vec<_> = (0..ROWS).map(customer).collect();
+    let catalog = recorded(&values)?;
+    let rows = catalog.rows(&values)?;
+    evolved(&catalog, &rows)?;
+    views(&catalog, &rows, &Postcard.rows(&values)?)
 }
