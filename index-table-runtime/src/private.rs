@@ -63,8 +63,14 @@ pub use crate::{
 pub mod admin {
     pub use crate::{
         engine::{ReaderSlot, ReaderSlots, reader_slots},
-        model::key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
-        table::{MapKeys, RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
+        model::{
+            key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
+            row::RowValue,
+        },
+        table::{
+            ChangedField, ImaginedAnalysis, ImaginedIndex, MapKeys, RecordedTables, RowDifference,
+            UntypedEntry, UntypedField, UntypedRange, UntypedTable,
+        },
         upkeep::catalog::{BuiltPart, SchemaChanges, TableChange, UnreadableRows},
         usage::Latency,
     };
