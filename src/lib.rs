@@ -51,7 +51,7 @@ pub use index_table_runtime::{
     Progress, QueueFull, RangeMap, ReadTxn, Readers, Rebalance, Repair, RestoreArchive, Result,
     Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, Stats, Store, StoreError, StreamedChange,
     Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch, Watcher,
-    WhenFull, WriteTxn,
+    WhenFull, WriteTxn, schema,
 };
 
 /// The iterators that methods return. Programs rarely name them.
@@ -67,6 +67,11 @@ pub mod report {
     pub use index_table_runtime::{
         Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, KeptAnalysis, KeyDistribution,
         Quantiles,
+    };
+
+    pub use index_table_runtime::{
+        Declarations, SchemaDistribution, SchemaField, SchemaIndex, SchemaTable, SchemaVersion,
+        StoreSchema,
     };
 
     pub use index_table_runtime::{

@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     commands::{
-        analyze, copies, dump, keys, moving, overview, readers, rows, schema, serve, shards,
-        status, streams, upkeep, usage,
+        analyze, copies, diff, dump, keys, moving, overview, readers, rows, schema, serve, shards,
+        status, streams, upkeep, usage, whatif,
     },
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
@@ -33,7 +33,7 @@ struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a check, a verification or another command has found damage
+  1  a check, a verification or another command has found damage, or `diff` a difference
   2  wrong arguments
   3  the store, the table, the index, the row or the shard map does not exist
   4  not available now, for example because another process writes the store
@@ -115,6 +115,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "PAGES")]
         sample: Option<u64>,
     },
+    /// Show what an index would be that the table does not have: its entries, bytes, levels and keys. Or a shard key.
+    Whatif(whatif::WhatIf),
     /// Check the structure of each page in use.
     Check(Dir),
     /// Show the durability of the store, and why it is not the journal.
@@ -123,6 +125,15 @@ pub(crate) enum Command {
     Readers(Dir),
     /// Show the catalog: all tables and indexes as last declared.
     Catalog(Dir),
+    /// Show the tables with their fields, indexes, references and lists, as JSON; or compare them with declarations.
+    ///
+    /// A program with its types compares its own declarations, without --format and --check FILE.
+    Schema(schema::Schema),
+    /// Compare the rows of two stores, of which each may be an archive.
+    ///
+    /// The exit code is 0 if they are equal, and 1 if they differ. With --json, each row that differs is an object in a line of its own,
+    /// and each table has a line with counts.
+    Diff(diff::Diff),
     /// Copy the store to a directory that does not exist, while it may be written.
     Backup {
         #[command(flatten)]
@@ -183,10 +194,13 @@ impl Command {
             Self::Advice { dir, table, sample } => {
                 analyze::advice(out, &dir, table.as_deref(), sample)
             }
+            Self::Whatif(whatif) => whatif.run(out),
             Self::Check(Dir { dir }) => copies::check(out, &dir),
             Self::Status(Dir { dir }) => status::status(out, &dir),
             Self::Readers(Dir { dir }) => readers::readers(out, &dir),
             Self::Catalog(Dir { dir }) => overview::catalog(out, &dir),
+            Self::Schema(schema) => schema.run(out, &[]),
+            Self::Diff(diff) => diff.run(out),
             Self::Backup { dir: Dir { dir }, to, compact } => copies::copy(out, &dir, &to, compact),
             Self::Restore(restore) => restore.run(out),
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
@@ -234,8 +248,6 @@ enum TypedCommand {
     Load(upkeep::Load),
     /// Delete a row. This writes.
     Delete(rows::Key<Written>),
-    /// Compare the tables of the store with the declarations, and list tables that no declaration names.
-    Schema(schema::Schema),
     /// Compare the indexes with the rows.
     Verify(upkeep::Chosen<Dir>),
     /// Correct the entries that differ from the rows. This writes.
@@ -266,13 +278,13 @@ impl TypedCommand {
     fn run(self, out: &Output, tables: &[Declared]) -> Result<(), Failure> {
         match self {
             Self::Any(Command::Serve(serve)) => serve.run(out, tables),
+            Self::Any(Command::Schema(schema)) => schema.run(out, tables),
             Self::Any(command) => command.run(out),
             Self::Get(key) => key.get(out, tables),
             Self::Find(find) => find.run(out, tables),
             Self::Dump(dump) => dump.run(out, tables),
             Self::Load(load) => load.run(out, tables),
             Self::Delete(key) => key.delete(out, tables),
-            Self::Schema(schema) => schema.run(out, tables),
             Self::Verify(chosen) => chosen.verify(out, tables),
             Self::Repair(chosen) => chosen.repair(out, tables),
             Self::Build(build) => build.run(out, tables),

@@ -18,7 +18,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | a check, a verification or another command has found damage |
+//! | 1 | a check, a verification or another command has found damage, or `diff` a difference |
 //! | 2 | wrong arguments |
 //! | 3 | the store, the table, the index, the row or the shard map does not exist |
 //! | 4 | not available now: another process writes the store, a shard is missing, an index is not readable, a server can't be reached |

@@ -86,6 +86,16 @@ impl Output {
         }
     }
 
+    /// Writes a value as JSON, also without `--json`.
+    pub(crate) fn put_json(&self, value: &impl Serialize) -> io::Result<()> {
+        Self { json: true, ..self.clone() }.put(value, |_| Ok(()))
+    }
+
+    /// Writes a text whose lines stay as they are; with `--json`, as a string.
+    pub(crate) fn put_text(&self, text: &str) -> io::Result<()> {
+        Self { width: None, ..self.clone() }.put(&text, |out| out.write_all(text.as_bytes()))
+    }
+
     /// Whether the output is a terminal that is narrower than this line.
     pub(crate) fn is_too_narrow(&self, line: &str) -> bool {
         self.is_terminal && self.width.is_some_and(|room| line.width() > room)

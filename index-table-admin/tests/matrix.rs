@@ -49,6 +49,7 @@ fn customers(place: &Path) -> Situation {
         .word("VICTIM", "2")
         .word("OTHER-VICTIM", "3")
         .word("ROW", "1@example.com")
+        .word("NEW-INDEX", "customers(score)")
         .line(&row)
 }
 
@@ -63,6 +64,7 @@ fn orders(place: &Path) -> Situation {
         .word("VICTIM", "7 2")
         .word("OTHER-VICTIM", "7 3")
         .word("ROW", "n1")
+        .word("NEW-INDEX", "orders(total, code)")
         .line(&row)
 }
 
@@ -77,6 +79,7 @@ fn all_commands_work_on_the_films() {
     let films = Situation::new(&store, example("films"))
         .word("TABLE", "films")
         .word("INDEX", "cast_year")
+        .word("NEW-INDEX", "films(each(genres), title)")
         .word("VALUE", "Charlie Chaplin")
         .words("KEY", &["City Lights", "1931"])
         .words("VICTIM", &["The General", "1926"])
@@ -183,6 +186,8 @@ fn all_commands_report_a_damaged_file() {
         | "get STORE TABLE KEY"
         | "find STORE TABLE INDEX VALUE"
         | "dump STORE TABLE"
+        | "diff STORE STORE"
+        | "whatif STORE --index NEW-INDEX"
         | "load STORE TABLE LINES --on-duplicate skip"
         | "delete STORE TABLE VICTIM"
         | "verify STORE"

@@ -61,6 +61,17 @@ impl Drop for Schema {
 }
 
 #[test]
+fn a_server_is_compared_with_files() {
+    let Some(schema) = Schema::new("diff", 30) else { return };
+    let files = support::plain(30);
+    let files = files.path().to_str().expect("text");
+    let equal = text_of(&["diff"], &schema.place(), &[files]);
+    assert_eq!(equal, "table `customers`: equal, 30 rows\n");
+    let document = json_of(&["schema"], &schema.place(), &[]);
+    assert_eq!(document["tables"][0]["stored"]["rows"], 30);
+}
+
+#[test]
 fn commands_for_any_store_read_a_server() {
     let Some(schema) = Schema::new("any", 30) else { return };
     let place = schema.place();

@@ -178,6 +178,10 @@ pub(crate) struct Field {
     pub(crate) written: String,
     /// Whether a row may lack the field, which has the default of its type then.
     pub(crate) skipped: bool,
+    /// Whether serde has a value for a row that lacks the field, by `default` or because it never reads it.
+    pub(crate) has_default: bool,
+    /// Whether a function reads it, and not its type.
+    pub(crate) has_function: bool,
     pub(crate) ty: DataType,
     /// The type as text.
     pub(crate) declared: String,

@@ -44,6 +44,7 @@ mod carry;
 mod catalog;
 mod check;
 mod collection;
+mod describe;
 mod error;
 mod extends;
 mod kind;
@@ -56,6 +57,7 @@ mod write;
 
 pub use catalog::Catalog;
 pub use collection::{Collection, CollectionField, Sorted};
+pub use describe::{RowField, RowList};
 pub use error::{Error, Reason};
 pub use read::{Fields, Reader, Unknown, names};
 

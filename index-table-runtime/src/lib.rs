@@ -58,7 +58,10 @@ pub use upkeep::{
     },
     build::{Build, BuildReport, BuiltIndex},
     bulk::{BulkLoad, LoadReport, LoadedShard, OnDuplicate},
-    catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable},
+    catalog::{
+        Catalog, CatalogIndex, CatalogKey, CatalogTable, Declarations, SchemaDistribution,
+        SchemaField, SchemaIndex, SchemaTable, SchemaVersion, StoreSchema, schema,
+    },
     changes::{ChangeConsumer, ChangeLag},
     expiry::ExpiryWorker,
     moves::{Move, MoveInfo, MoveState, Moved},

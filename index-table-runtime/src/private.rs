@@ -63,10 +63,18 @@ pub use crate::{
 pub mod admin {
     pub use crate::{
         engine::{ReaderSlot, ReaderSlots, reader_slots},
-        model::key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
-        table::{MapKeys, RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
+        model::{
+            key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
+            row::RowValue,
+        },
+        table::{
+            ChangedField, ImaginedAnalysis, ImaginedIndex, MapKeys, RecordedTables, RowDifference,
+            UntypedEntry, UntypedField, UntypedRange, UntypedTable,
+        },
+        upkeep::catalog::{BuiltPart, SchemaChanges, TableChange, UnreadableRows},
         usage::Latency,
     };
+    pub use index_table_rows::{RowField, RowList};
 }
 
 /// Runs SQL on the server of a store, for tests. Returns the first column of the last row.

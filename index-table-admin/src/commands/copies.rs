@@ -161,6 +161,13 @@ pub(crate) struct Restore {
     backup: PathBuf,
     /// The directory of the restored store.
     to: PathBuf,
+    #[command(flatten)]
+    moment: Moment,
+}
+
+/// A state of an archive.
+#[derive(Debug, Args)]
+pub(crate) struct Moment {
     /// From an archive: the state at this time in UTC, such as `2024-02-29T12:30:00Z`.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
@@ -174,9 +181,9 @@ pub(crate) struct Restore {
 
 impl Restore {
     pub(crate) fn run(&self, out: &Output) -> Result<(), Failure> {
-        let Self { backup, to, until, until_commit, until_end } = self;
+        let Self { backup, to, moment } = self;
         if !backup.join("manifest").is_file() {
-            if until.is_some() || until_commit.is_some() || *until_end {
+            if moment.is_given() {
                 return Err(if backup.join(DATA).exists() {
                     Failure::arguments(format!(
                         "`{}` is a copy with one state, and not an archive; leave out `--until`, `--until-commit` and `--until-end`",
@@ -188,23 +195,10 @@ impl Restore {
             }
             return copy(out, backup, to, false);
         }
-        let mut restore = Store::restore_archive(backup);
-        if let Some(text) = until {
-            restore = restore.until(time(text)?);
-        }
-        if let Some(text) = until_commit {
-            restore = restore.until_commit(commit(text)?);
-        }
-        if *until_end {
-            restore = restore.until_end();
-        }
         check_place(to, backup)?;
         clean_on_ctrl_c(out, to);
         crash::report(out, backup);
-        let bar = Bar::new();
-        let last = restore.progress(|at: Progress| bar.show(at)).run(to);
-        let last = last.map_err(|error| of_copy(error, to))?;
-        drop(bar);
+        let last = moment.restore(backup, to)?;
         let value = json!({
             "archive": backup.display().to_string(),
             "copy": to.display().to_string(),
@@ -214,6 +208,30 @@ impl Restore {
             let (backup, to) = (backup.display(), to.display());
             writeln!(text, "restored `{backup}` to `{to}`, up to commit {last}")
         })?)
+    }
+}
+
+impl Moment {
+    pub(crate) const fn is_given(&self) -> bool {
+        self.until.is_some() || self.until_commit.is_some() || self.until_end
+    }
+
+    /// Restores this state of an archive to a directory that does not exist. Returns its last commit.
+    pub(crate) fn restore(&self, archive: &Path, to: &Path) -> Result<CommitNumber, Failure> {
+        let Self { until, until_commit, until_end } = self;
+        let mut restore = Store::restore_archive(archive);
+        if let Some(text) = until {
+            restore = restore.until(time(text)?);
+        }
+        if let Some(text) = until_commit {
+            restore = restore.until_commit(commit(text)?);
+        }
+        if *until_end {
+            restore = restore.until_end();
+        }
+        let bar = Bar::new();
+        let last = restore.progress(|at: Progress| bar.show(at)).run(to);
+        last.map_err(|error| of_copy(error, to))
     }
 }
 

@@ -121,7 +121,7 @@ fn cells_of(fields: &[UntypedField], key: &[u8]) -> Result<Vec<String>, Failure>
 }
 
 /// Returns the values by the names of their fields.
-fn json_of(fields: &[UntypedField], key: &[u8]) -> Result<Value, Failure> {
+pub(crate) fn json_of(fields: &[UntypedField], key: &[u8]) -> Result<Value, Failure> {
     let values = KeyShape::read_key(fields.iter().map(|field| &field.shape), key);
     let values = values.map_err(|error| damaged(key, &error.to_string()))?;
     let values = fields.iter().zip(&values);

@@ -2,6 +2,7 @@
 
 pub(crate) mod analyze;
 pub(crate) mod copies;
+pub(crate) mod diff;
 pub(crate) mod dump;
 pub(crate) mod keys;
 pub(crate) mod moving;
@@ -15,3 +16,4 @@ pub(crate) mod status;
 pub(crate) mod streams;
 pub(crate) mod upkeep;
 pub(crate) mod usage;
+pub(crate) mod whatif;

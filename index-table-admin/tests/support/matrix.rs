@@ -93,6 +93,9 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("keys", "STORE TABLE INDEX --from VALUE", Uses::Rows, "VALUE"),
     ("analyze", "STORE TABLE", Uses::Rows, "INDEX"),
     ("advice", "STORE", Uses::Rows, ""),
+    ("schema", "STORE", Uses::Rows, "TABLE"),
+    ("diff", "STORE STORE", Uses::Rows, "TABLE"),
+    ("whatif", "STORE --index NEW-INDEX", Uses::Rows, "entries"),
     ("check", "STORE", Uses::Check, "intact"),
     ("status", "STORE", Uses::Catalog, "durability"),
     ("readers", "STORE", Uses::Readers, ""),
@@ -114,7 +117,6 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("dump", "STORE TABLE", Uses::Rows, "ROW"),
     ("load", "STORE TABLE LINES --on-duplicate skip", Uses::Write, "written"),
     ("delete", "STORE TABLE VICTIM", Uses::Write, "deleted"),
-    ("schema", "STORE", Uses::Rows, "TABLE"),
     ("verify", "STORE", Uses::Rows, "TABLE"),
     ("repair", "STORE", Uses::Write, "TABLE"),
     ("build", "STORE", Uses::Write, "TABLE"),
@@ -357,7 +359,7 @@ impl Call<'_> {
         let is_right = match self.name {
             _ if !self.is_json => true,
             "serve" => shown.starts_with("HTTP/1.1 200"),
-            "keys" | "dump" => shown.lines().all(is_json),
+            "keys" | "dump" | "diff" => shown.lines().all(is_json),
             _ => is_json(&shown),
         };
         if is_right { Ok(()) } else { wrong("the form of the output") }

@@ -66,6 +66,18 @@ pub(crate) fn names_of(field: &Ident, keys: &[SerdeKey], on_struct: &[SerdeKey])
     [name].into_iter().chain(aliases.filter_map(|key| key.text.clone())).collect()
 }
 
+/// Whether serde has a value for a row that lacks a field.
+pub(crate) fn has_default(keys: &[SerdeKey], on_struct: &[SerdeKey]) -> bool {
+    let is_default = |key: &SerdeKey| key.name == "default";
+    let is_unread = |key: &SerdeKey| ["skip", "skip_deserializing"].contains(&key.name.as_str());
+    keys.iter().any(|key| is_default(key) || is_unread(key)) || on_struct.iter().any(is_default)
+}
+
+/// Whether a function reads a field.
+pub(crate) fn has_function(keys: &[SerdeKey]) -> bool {
+    keys.iter().any(|key| ["with", "deserialize_with"].contains(&key.name.as_str()))
+}
+
 /// Returns the name that serde writes for a field.
 pub(crate) fn written_name(field: &Ident, keys: &[SerdeKey], on_struct: &[SerdeKey]) -> String {
     name_of(field, keys, on_struct, |key| key.written.as_deref())

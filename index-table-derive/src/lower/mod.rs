@@ -231,6 +231,8 @@ fn declare<'a>(
         field: Rc::new(Field {
             name: names::plain(&ident),
             skipped: attributes.serde.iter().any(serde::leaves_out),
+            has_default: attr::serde::has_default(&attributes.serde, &on_struct),
+            has_function: attr::serde::has_function(&attributes.serde),
             stored: attr::serde::names_of(&ident, &attributes.serde, &on_struct),
             written: attr::serde::written_name(&ident, &attributes.serde, &on_struct),
             ident,

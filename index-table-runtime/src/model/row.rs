@@ -6,9 +6,12 @@
 
 mod fields;
 mod unread;
+mod value;
 
 pub(crate) use fields::{check_conversion, has_same_fields};
 pub(crate) use unread::{carry, decode_whole, names, unknown};
+pub use value::RowValue;
+pub(crate) use value::values;
 
 use index_table_rows::Fields;
 pub use index_table_rows::{Collection, CollectionField};

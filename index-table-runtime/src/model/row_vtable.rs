@@ -188,6 +188,11 @@ impl RowVtable {
             && !self.distribution.global().iter().any(has_data)
     }
 
+    /// Whether a row keeps the fields of its own that its type does not know.
+    pub(crate) const fn keeps_unknown(&self) -> bool {
+        self.keeps_unknown
+    }
+
     /// Whether the type of the rows is known.
     pub(crate) fn has_rows(&self) -> bool {
         self.id != TypeId::of::<Undeclared>()

@@ -5,6 +5,7 @@ mod aggregates;
 mod all_tables;
 mod analyze;
 mod changes;
+mod diff;
 mod expiry;
 mod keyed;
 mod numbered;
@@ -15,12 +16,14 @@ mod recorded;
 mod scrub;
 mod shards;
 mod untyped;
+mod whatif;
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 pub use aggregates::Aggregates;
 pub use all_tables::{AggregateSize, IndexSize, StoreReport, TableSize};
 pub use changes::{ChangeBatch, ChangeWorker, Changes, StreamedChange};
+pub use diff::{ChangedField, RowDifference};
 pub use keyed::KeyedTable;
 pub use parts::{EncodedKey, Parts};
 pub use ranges::RangeInfo;
@@ -29,6 +32,7 @@ pub use recorded::{
 };
 pub use scrub::Scrub;
 pub use shards::{ShardInfo, ShardStatus};
+pub use whatif::{ImaginedAnalysis, ImaginedIndex};
 
 use self::untyped::Writing;
 use crate::{

@@ -12,12 +12,12 @@ use crate::{
         row_vtable::{RowVtable, TableRows},
         schema::{
             Comparison, IndexSchema, Renaming, Source, StateRecord, TableRecord, TableSchema,
-            VersionRecord, is_index,
+            is_index,
         },
         shard::{Distribution, map_of},
         stream::STREAM,
     },
-    placement::{Reader, Tables, Writer},
+    placement::{Tables, Writer},
     store::{Client, Declared, OpenTable, Shards, Store, transaction},
     upkeep::{
         build::{self, Build, BuiltIndex},
@@ -262,26 +262,13 @@ fn prepare_stream(
 
 /// Returns the record of a table as it is declared. The indexes at the positions `global` are those of a shard.
 pub(super) fn declaration(
-    rows: &TableRows,
+    rows: &RowVtable,
     global: &[usize],
     layout: impl Fn(&IndexSchema) -> &'static str,
 ) -> TableRecord {
     let record = TableRecord::of(rows.schema, layout).with_global(global);
     let record = record.with_aggregates(rows.schema, rows.aggregates);
     record.with_references(rows.schema, rows.references).with_changes(rows.changes)
-}
-
-/// Compares a table's record in the file with its declaration. Returns the older versions that are declared otherwise, too.
-fn compare(
-    rows: &TableRows,
-    file: &TableRecord,
-    declared: &TableRecord,
-    reader: Reader<'_>,
-) -> Result<(Comparison, Vec<(u32, VersionRecord)>)> {
-    let comparison = file.compare(declared, rows.schema)?;
-    versions::check(rows.schema, reader)?;
-    let changed = versions::changed(rows.schema, reader)?;
-    Ok((comparison.with(declared.changed_by(&changed, rows.schema)), changed))
 }
 
 /// Compares the table in the file with its declaration. Builds new indexes, or records that they have to be
@@ -307,7 +294,8 @@ fn prepare(
             declared.changes = file.changes;
             let states = states(table, writer)?;
             rollout::retire(schema, &states, writer)?;
-            let (comparison, changed) = compare(rows, &file, &declared, writer.reader())?;
+            let older = versions::records(writer.reader())?;
+            let (comparison, changed) = file.compare_all(&declared, schema, &older)?;
             let mut unfinished: Vec<_> =
                 states.keys().filter_map(|name| schema.position_of(name)).collect();
             let is_queue_read = matches!(comparison, Comparison::Build(_))

@@ -39,6 +39,9 @@ const WAY_OUT: &str = "give a field that rows lack `#[serde(default)]`, and one 
                        `#[serde(alias = …)]`; if the meaning has changed, give the struct the next `version`, and the struct \
                        that the file has as its `previous`";
 
+/// Reads a row with this primary key. Returns false for damaged bytes, and the error for a row that its type can't read.
+pub(super) type Read<'f> = dyn Fn(&[u8], &[u8]) -> Result<bool> + 'f;
+
 /// The schemas of the facts of tables. They are never dropped, so each is made once.
 static FACTS: OfProcess<Mutex<BTreeMap<(usize, &str), &'static TableSchema>>> =
     OfProcess::new(Mutex::default);
@@ -87,11 +90,17 @@ pub(super) fn check_named(
     let Some(reader) = txn.reader(&tables) else { return Ok(()) };
     let of_former =
         if name == rows.schema.name { None } else { Some(store.rows_of_former(rows, name)?) };
-    check(of_former.as_ref().unwrap_or(rows), Reader::One(reader))
+    let rows = of_former.as_ref().unwrap_or(rows);
+    let read = |primary_key: &[u8], row: &[u8]| match rows.read(row) {
+        Ok(()) => Ok(true),
+        Err(error) if is_damage(&error) => Ok(false),
+        Err(error) => Err(unreadable(rows, primary_key, error)),
+    };
+    check(&read, Reader::One(reader))
 }
 
 /// Whether a table has the declared fields, also in its older versions.
-fn is_declared(schema: &TableSchema, name: &str, records: &Records) -> bool {
+pub(super) fn is_declared(schema: &TableSchema, name: &str, records: &Records) -> bool {
     records.iter().all(|(of, record)| {
         let Some(part) = of.strip_prefix(name) else { return true };
         match part.strip_prefix('.') {
@@ -113,11 +122,11 @@ fn is_declared(schema: &TableSchema, name: &str, records: &Records) -> bool {
 /// # Errors
 ///
 /// [`Error::SchemaMismatch`] if its type can't read any row of a list, and [`Error::Conversion`] if none can be converted.
-fn check(rows: &TableRows, reader: Reader<'_>) -> Result<()> {
+pub(super) fn check(read: &Read<'_>, reader: Reader<'_>) -> Result<()> {
     let mut found = Found::default();
     // A damaged page is the error of the rows in it.
-    if let Ok(Some(last)) = check_end(rows, reader, false, None, &mut found) {
-        let _ = check_end(rows, reader, true, Some(&last), &mut found);
+    if let Ok(Some(last)) = check_end(read, reader, false, None, &mut found) {
+        let _ = check_end(read, reader, true, Some(&last), &mut found);
     }
     let Found { readable, unreadable } = found;
     let is_first = |list: &(u32, u32)| readable.range((list.0, 0)..=*list).next().is_none();
@@ -136,15 +145,12 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, rows: &TableRows, primary_key: &[u8], row: &[u8]) {
+    fn add(&mut self, read: &Read<'_>, primary_key: &[u8], row: &[u8]) {
         let Ok(list) = row::list(row) else { return };
-        match rows.read(row) {
-            Ok(()) => drop(self.readable.insert(list)),
-            Err(error) if is_damage(&error) => {}
-            Err(error) => {
-                let unreadable = || unreadable(rows, primary_key, error);
-                self.unreadable.entry(list).or_insert_with(unreadable);
-            }
+        match read(primary_key, row) {
+            Ok(true) => drop(self.readable.insert(list)),
+            Ok(false) => {}
+            Err(error) => drop(self.unreadable.entry(list).or_insert(error)),
         }
     }
 }
@@ -152,7 +158,7 @@ impl Found {
 /// Reads rows from one end of a table, in ascending or descending order, up to the primary key `until`. Returns the primary key of
 /// the last of them if there are more rows.
 fn check_end(
-    rows: &TableRows,
+    read: &Read<'_>,
     reader: Reader<'_>,
     reverse: bool,
     until: Option<&[u8]>,
@@ -165,7 +171,7 @@ fn check_end(
         if until == Some(fact.primary_key) {
             return Ok(None);
         }
-        found.add(rows, fact.primary_key, fact.data);
+        found.add(read, fact.primary_key, fact.data);
         (count, bytes) = (count + 1, bytes + fact.data.len());
         if count == ROWS || bytes >= BYTES {
             return Ok(Some(fact.primary_key.to_vec()));
@@ -188,10 +194,16 @@ fn unreadable(rows: &TableRows, primary_key: &[u8], error: DecodeError) -> Error
     if matches!(error, DecodeError::Unconvertible { .. }) {
         return rows.schema.corrupt(Source::Facts, primary_key, error);
     }
-    let key = rows.schema.show_primary_key(primary_key);
+    unreadable_row(rows.schema, primary_key, &error.to_string())
+}
+
+/// Returns the error for a row that the declaration can't read.
+#[cold]
+pub(super) fn unreadable_row(schema: &TableSchema, primary_key: &[u8], reason: &str) -> Error {
+    let key = schema.show_primary_key(primary_key);
     Error::SchemaMismatch {
-        table: rows.schema.name,
-        difference: format!("the row with primary key {key} can't be read: {error}"),
+        table: schema.name,
+        difference: format!("the row with primary key {key} can't be read: {reason}"),
         way_out: WAY_OUT,
     }
 }

@@ -47,18 +47,8 @@ pub(super) fn declare(
     }
     for reference in rows.references {
         let to = reference.to;
-        let record = writer.reader().get(Space::CatalogOf(to.name), &[])?;
-        let record = record.map(|record| TableRecord::decode(to.name, record)).transpose()?;
-        if record.is_some_and(|record| !record.has_primary_key_of(to)) {
-            return Err(Error::SchemaMismatch {
-                table: to.name,
-                difference: format!(
-                    "its primary key in the file is not the one to which the reference `{}` of table `{}` \
-                     refers",
-                    reference.name, schema.name
-                ),
-                way_out: "declare the struct of the rows as it is in the file",
-            });
+        if let Some(record) = writer.reader().get(Space::CatalogOf(to.name), &[])? {
+            check_primary_key((schema.name, reference.name), to, record)?;
         }
         if has_main_rows_elsewhere && reference.is_to_main_row() {
             // The manager of the shards has the reference. The data file of a store that has grown has the record.
@@ -92,6 +82,29 @@ pub(super) fn declare(
         check_rows(rows, writer, has_main_rows_elsewhere)?;
     }
     Ok(renewed)
+}
+
+/// Checks that a table to which a reference refers has its declared primary key in the file.
+///
+/// # Errors
+///
+/// [`Error::SchemaMismatch`]
+pub(super) fn check_primary_key(
+    (table, reference): (&str, &str),
+    to: &TableSchema,
+    record: &[u8],
+) -> Result<()> {
+    if TableRecord::decode(to.name, record)?.has_primary_key_of(to) {
+        return Ok(());
+    }
+    Err(Error::SchemaMismatch {
+        table: to.name,
+        difference: format!(
+            "its primary key in the file is not the one to which the reference `{reference}` of table `{table}` \
+             refers"
+        ),
+        way_out: "declare the struct of the rows as it is in the file",
+    })
 }
 
 /// Checks that a row of a sharded store is always in the same shard as its referenced row. Only the main row of a part can be in

@@ -15,31 +15,15 @@ pub(crate) fn recorded(reader: Reader<'_>) -> Result<Vec<u32>> {
     Ok(parts.iter().filter_map(|part| version_of(part)).collect())
 }
 
-/// Checks that the declaration reads all recorded versions.
-pub(crate) fn check(schema: &TableSchema, reader: Reader<'_>) -> Result<()> {
+/// Returns the records of the older versions.
+pub(crate) fn records(reader: Reader<'_>) -> Result<Vec<(u32, Vec<u8>)>> {
+    let mut records = Vec::new();
     for version in recorded(reader)? {
         if let Some(bytes) = reader.record(&version.to_string())? {
-            VersionRecord::decode(schema.name, version, bytes)?;
-        }
-        schema.check_older(version)?;
-    }
-    Ok(())
-}
-
-/// Returns the recorded versions whose structs have other fields in the declaration, with the recorded fields.
-pub(crate) fn changed(
-    schema: &TableSchema,
-    reader: Reader<'_>,
-) -> Result<Vec<(u32, VersionRecord)>> {
-    let mut changed = Vec::new();
-    for version in recorded(reader)? {
-        let Some(bytes) = reader.record(&version.to_string())? else { continue };
-        let record = VersionRecord::decode(schema.name, version, bytes)?;
-        if schema.older(version).is_some_and(|older| record != VersionRecord::of(older.schema)) {
-            changed.push((version, record));
+            records.push((version, bytes.to_vec()));
         }
     }
-    Ok(changed)
+    Ok(records)
 }
 
 /// Records the version in the file as an older version if the declaration has a later one, and what the declaration has in the

@@ -22,7 +22,7 @@ use crate::model::{
 
 /// The format number of the file. It is the first field of each record, which has the same form in all
 /// formats.
-const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 2;
 
 /// The option of an eventual index.
 pub(super) const EVENTUAL: &str = "eventual";
@@ -48,7 +48,7 @@ pub(super) const VIA: &str = "index=";
 const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];
 
 /// The record of one table. Its value in the catalog is postcard's encoding of this struct.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TableRecord {
     pub(crate) format: u32,
     pub(crate) version: u32,
@@ -430,6 +430,9 @@ impl TableRecord {
 }
 
 impl IndexRecord {
+    /// The option of a global index in a shard.
+    pub(crate) const GLOBAL: &'static str = GLOBAL;
+
     /// Adds the option of a global index, unless the index has it.
     fn set_global(&mut self) {
         if self.is_global() {

@@ -3,6 +3,7 @@
 mod added;
 mod aggregate;
 mod catalog;
+mod lacking;
 mod parts;
 mod recorded;
 mod relied;
@@ -20,6 +21,7 @@ pub(crate) use catalog::{
     AGGREGATE, CHANGES, Comparison, IndexRecord, KeyFieldRecord, REFERENCE, StrategyRecord,
     TableRecord,
 };
+pub(crate) use lacking::lacking;
 pub(crate) use parts::Parts;
 pub(crate) use relied::Unmaintained;
 pub(crate) use renamed::{QUEUE, Renaming, both_exist, needs_catalog, renamed_to};
@@ -90,21 +92,56 @@ pub struct FieldSchema {
     pub stored: &'static str,
     /// The source text of the type.
     pub declared: &'static str,
+    /// The other names by which serde reads it.
+    pub aliases: &'static [&'static str],
+    /// Whether serde has a value for a row that lacks it. An `Option` has one without this.
+    pub has_default: bool,
+    /// Whether a function reads it, and not its type: `#[serde(with = …)]`.
+    pub has_function: bool,
     /// The type. Structs of two versions may have different types of the same name.
-    pub(crate) ty: TypeId,
+    pub(crate) ty: FieldType,
+}
+
+/// The type of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldType {
+    /// A type of this program.
+    Own(TypeId),
+    /// A type in a file with declarations, where equal types of a table have equal numbers.
+    Numbered(u32),
 }
 
 impl FieldSchema {
     /// Describes a field of type `T`, which is spelled `declared`.
     #[must_use]
     pub const fn new<T: ?Sized + 'static>(name: &'static str, declared: &'static str) -> Self {
-        Self { name, stored: name, declared, ty: TypeId::of::<T>() }
+        let ty = FieldType::Own(TypeId::of::<T>());
+        let (aliases, has_default, has_function): (&[_], _, _) = (&[], false, false);
+        Self { name, stored: name, declared, aliases, has_default, has_function, ty }
     }
 
     /// Describes a field that has another name in rows: `#[serde(rename = …)]`.
     #[must_use]
     pub const fn stored_as(self, stored: &'static str) -> Self {
         Self { stored, ..self }
+    }
+
+    /// Describes a field that serde reads by other names too: `#[serde(alias = …)]`.
+    #[must_use]
+    pub const fn also_read_as(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    /// Describes a field that rows may lack: `#[serde(default)]`.
+    #[must_use]
+    pub const fn with_default(self) -> Self {
+        Self { has_default: true, ..self }
+    }
+
+    /// Describes a field that a function reads.
+    #[must_use]
+    pub const fn read_by_function(self) -> Self {
+        Self { has_function: true, ..self }
     }
 }
 

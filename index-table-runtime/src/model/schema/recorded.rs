@@ -4,11 +4,33 @@ use super::{AggregateSchema, SumSchema};
 use super::{
     Condition, FieldSchema, IndexRecord, IndexSchema, KeyField, KeyFieldRecord, KeyForm, Strategy,
     StrategyRecord, TableRecord, TableSchema,
-    catalog::{EVENTUAL, FILTER, GLOBAL},
+    catalog::{EVENTUAL, FILTER, FORMAT, GLOBAL},
 };
 use crate::model::key::{kept_list, kept_text, shape_of};
 
 impl TableRecord {
+    /// Returns a record with these parts.
+    pub(crate) const fn new(
+        version: u32,
+        fields: Vec<(String, String)>,
+        primary_key: Vec<KeyFieldRecord>,
+        indexes: Vec<IndexRecord>,
+    ) -> Self {
+        Self { format: FORMAT, version, fields, primary_key, indexes, changes: 0 }
+    }
+
+    /// Sets the engine's layout of each index of `schema`, the schema of this record.
+    pub(crate) fn set_layouts(
+        &mut self,
+        schema: &TableSchema,
+        layout: impl Fn(&IndexSchema) -> &'static str,
+    ) {
+        let indexes = self.indexes.iter_mut().filter(|index| index.is_index());
+        for (record, index) in indexes.zip(schema.indexes) {
+            layout(index).clone_into(&mut record.layout);
+        }
+    }
+
     /// Returns the schema of this record.
     ///
     /// The schema lives as long as the process, so a caller keeps it for other calls with the same record.

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FieldSchema, PreviousRow, RowSchema, TableSchema};
+use super::{Comparison, FieldSchema, PreviousRow, RowSchema, TableRecord, TableSchema};
 use crate::model::error::{Error, Result};
 
 /// The record of an older version. Its value is postcard's encoding of this struct.
@@ -35,6 +35,31 @@ impl VersionRecord {
                 way_out: "open it with the release of index-table that wrote it, or a later one",
             }),
         }
+    }
+}
+
+impl TableRecord {
+    /// Compares the record in a file with the declaration, with the records `older` of the older versions that rows may have. Returns
+    /// those that are declared otherwise, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`] if the rows in the file can't be read with the declaration.
+    pub(crate) fn compare_all(
+        &self,
+        declared: &Self,
+        schema: &TableSchema,
+        older: &[(u32, Vec<u8>)],
+    ) -> Result<(Comparison, Vec<(u32, VersionRecord)>)> {
+        let (comparison, mut changed) = (self.compare(declared, schema)?, Vec::new());
+        for (version, bytes) in older {
+            let record = VersionRecord::decode(schema.name, *version, bytes)?;
+            schema.check_older(*version)?;
+            if schema.older(*version).is_some_and(|it| record != VersionRecord::of(it.schema)) {
+                changed.push((*version, record));
+            }
+        }
+        Ok((comparison.with(declared.changed_by(&changed, schema)), changed))
     }
 }
 

@@ -34,7 +34,7 @@ use crate::{
         key::DecodeError,
         maintain::{Change, Sink as _},
         schema::{KeyField, Parts, Source, TableSchema},
-        shard::{Boundaries, Declared, MapKind, ShardNumber, placed_table},
+        shard::{Boundaries, Declared, Distribution, MapKind, ShardKey, ShardNumber, placed_table},
     },
 };
 
@@ -139,6 +139,19 @@ pub(crate) enum TableRecord {
 }
 
 impl TableRecord {
+    /// Returns the record of a distribution; `None` if all rows are in one shard.
+    pub(super) fn of(distribution: Distribution) -> Option<Self> {
+        match distribution {
+            Distribution::Whole => None,
+            Distribution::ByKey(ShardKey { fields, hashed, map, .. }) => Some(Self::ByKey {
+                fields: u32::try_from(fields).unwrap_or(u32::MAX),
+                hashed,
+                map: map.to_owned(),
+            }),
+            Distribution::Reference => Some(Self::Reference),
+        }
+    }
+
     /// Returns the shard of all rows, if they are in one shard.
     pub(crate) const fn place(&self) -> Option<ShardNumber> {
         match self {

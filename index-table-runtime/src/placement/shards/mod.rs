@@ -338,25 +338,17 @@ impl Engine {
         main: Option<&ReferenceSchema>,
     ) -> Result<Option<TableRecord>> {
         let table = routing.schema().name;
-        let declared = match distribution {
-            Distribution::Whole => {
-                let shard = routing.shards().first().copied().unwrap_or_default();
-                match main {
-                    None => TableRecord::Whole(shard),
-                    Some(main) => TableRecord::Part {
-                        shard,
-                        main: main.to.name.to_owned(),
-                        repository: main.cascade.unwrap_or_default().to_owned(),
-                    },
-                }
+        let declared = TableRecord::of(distribution).unwrap_or_else(|| {
+            let shard = routing.shards().first().copied().unwrap_or_default();
+            match main {
+                None => TableRecord::Whole(shard),
+                Some(main) => TableRecord::Part {
+                    shard,
+                    main: main.to.name.to_owned(),
+                    repository: main.cascade.unwrap_or_default().to_owned(),
+                },
             }
-            Distribution::ByKey(ShardKey { fields, hashed, map, .. }) => TableRecord::ByKey {
-                fields: u32::try_from(fields).unwrap_or(u32::MAX),
-                hashed,
-                map: map.to_owned(),
-            },
-            Distribution::Reference => TableRecord::Reference,
-        };
+        });
         let known = self.tables.lock();
         match known.get(table) {
             None => Ok(Some(declared)),
@@ -366,16 +358,48 @@ impl Engine {
             Some(known) if known.place().is_some() && known.place() == declared.place() => {
                 Ok((!self.is_read_only()).then_some(declared))
             }
-            Some(known) => Err(Error::SchemaMismatch {
-                table,
-                difference: format!(
-                    "its rows are {}, and it is declared to have them {}",
-                    self.shown(known),
-                    self.shown(&declared)
-                ),
-                way_out: "declare the shard key, the shard map and the place that the table was first \
-                          opened with",
-            }),
+            Some(known) => Err(self.placed_otherwise(table, known, &declared)),
+        }
+    }
+
+    /// Compares the recorded location of a table's rows with a distribution, without a place for all rows.
+    ///
+    /// # Errors
+    ///
+    /// As for [`compare`](Self::compare).
+    pub(crate) fn compare_distribution(
+        &self,
+        table: &'static str,
+        distribution: Distribution,
+    ) -> Result<()> {
+        let Some(known) = self.location_of(table) else { return Ok(()) };
+        let declared = match TableRecord::of(distribution) {
+            None if known.place().is_some() => return Ok(()),
+            None => TableRecord::Whole(ShardNumber::default()),
+            Some(declared) => declared,
+        };
+        if known == declared {
+            return Ok(());
+        }
+        Err(self.placed_otherwise(table, &known, &declared))
+    }
+
+    #[cold]
+    fn placed_otherwise(
+        &self,
+        table: &'static str,
+        known: &TableRecord,
+        declared: &TableRecord,
+    ) -> Error {
+        Error::SchemaMismatch {
+            table,
+            difference: format!(
+                "its rows are {}, and it is declared to have them {}",
+                self.shown(known),
+                self.shown(declared)
+            ),
+            way_out: "declare the shard key, the shard map and the place that the table was first \
+                      opened with",
         }
     }
 

@@ -1,10 +1,18 @@
 //! The catalog of a store's tables and indexes. Indexes that are no longer declared can be dropped.
 
+mod compare;
+mod document;
 mod show;
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+pub use compare::{BuiltPart, SchemaChanges, TableChange, UnreadableRows};
+pub use document::{
+    Declarations, SchemaDistribution, SchemaField, SchemaIndex, SchemaTable, SchemaVersion,
+    StoreSchema, schema,
+};
 
 use crate::model::index_state::IndexState;
 use crate::{
@@ -55,7 +63,7 @@ pub struct CatalogTable {
 }
 
 /// A recorded field of a key; see [`Catalog`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CatalogKey {
     /// The name of the field, or of the method that computes it.

@@ -1,0 +1,185 @@
+//! The command `diff`: the differences between the rows of two stores.
+
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
+use std::path::Path;
+
+use index_table::{Durability, IndexTable, Store};
+use process::{admin, copy};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use support::{Customer, CustomerRepository, customer, plain, sharded};
+
+/// Runs `diff`. Returns its exit code, and its lines.
+fn diff(first: &Path, second: &Path, rest: &[&str]) -> (i32, Vec<String>) {
+    let output = admin().arg("diff").arg(first).arg(second).args(rest).output().expect("a process");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let code = output.status.code().expect("a code");
+    assert!(code < 2, "{}", String::from_utf8_lossy(&output.stderr));
+    (code, text.lines().map(str::to_owned).collect())
+}
+
+fn json_lines(first: &Path, second: &Path, rest: &[&str]) -> Vec<Value> {
+    let (_, lines) = diff(first, second, &[&["--json"], rest].concat());
+    lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn change(
+    dir: &Path,
+    change: impl Fn(&CustomerRepository, &mut index_table::WriteTxn<'_>) -> index_table::Result<()>,
+) {
+    let store = Store::open(dir).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    store.transaction(|txn| change(&customers, txn)).expect("a commit");
+}
+
+#[test]
+fn one_changed_row_of_many_is_found() {
+    let (first, second) = (plain(5000), tempfile::tempdir().expect("a directory"));
+    let second = second.path().join("copy");
+    copy(first.path(), &second);
+    let (code, lines) = diff(first.path(), &second, &[]);
+    assert_eq!((code, lines), (0, vec!["table `customers`: equal, 5000 rows".to_owned()]));
+    change(&second, |customers, txn| {
+        customers.put(
+            txn,
+            &Customer { town: "Lund".to_owned(), score: f64::INFINITY, ..customer(4321) },
+        )?;
+        Ok(())
+    });
+    let changed = json_lines(first.path(), &second, &[]);
+    assert_eq!(
+        changed,
+        [
+            json!({
+                "table": "customers",
+                "primary_key": { "id": 4321 },
+                "changed": {
+                    "score": { "first": 1.5, "second": { "$float": "inf" } },
+                    "town": { "first": "Oslo", "second": "Lund" },
+                },
+            }),
+            json!({
+                "table": "customers", "rows": [5000, 5000], "only_in_first": 0, "only_in_second": 0, "changed": 1,
+            }),
+        ]
+    );
+    change(&second, |customers, txn| {
+        customers.delete(txn, 7)?;
+        customers.put(txn, &customer(9000))?;
+        Ok(())
+    });
+    let (code, lines) = diff(first.path(), &second, &["customers"]);
+    assert_eq!(code, 1);
+    assert_eq!(lines[0], r#"- customers {"id":7}"#);
+    assert!(lines[1].starts_with(r#"~ customers {"id":4321}: score 1.5 becomes"#), "{lines:?}");
+    assert_eq!(lines[2], r#"+ customers {"id":9000}"#);
+    assert!(lines[3].contains("1 only in the first store, 1 only in the second, 1 changed"));
+    // The output is limited, and the counts are not.
+    assert_eq!(diff(first.path(), &second, &["--limit", "0"]).1, lines[3..]);
+}
+
+#[test]
+fn tables_and_rows_of_shards_are_compared() {
+    let (first, second) = (sharded(), sharded());
+    assert_eq!(diff(first.path(), second.path(), &[]).0, 0);
+    let plain = plain(1);
+    let (code, lines) = diff(first.path(), plain.path(), &[]);
+    assert_eq!(code, 1);
+    assert_eq!(lines[0], "table `customers`: only in the second store");
+    assert!(lines.contains(&"table `orders`: only in the first store".to_owned()), "{lines:?}");
+}
+
+/// Two releases whose rows have other lists.
+mod releases {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "towns", repository = BeforeRepository)]
+    pub(crate) struct Before {
+        #[primary_key]
+        pub(crate) id: u64,
+        pub(crate) name: String,
+        pub(crate) people: u8,
+    }
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "towns", repository = AfterRepository)]
+    pub(crate) struct After {
+        pub(crate) people: u32,
+        pub(crate) note: Option<String>,
+        #[primary_key]
+        pub(crate) id: u64,
+        pub(crate) name: String,
+    }
+
+    /// The same bytes as [`Before`], with other names.
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "towns", repository = OtherRepository)]
+    pub(crate) struct Other {
+        #[primary_key]
+        pub(crate) id: u64,
+        pub(crate) title: String,
+        pub(crate) people: u8,
+    }
+}
+
+#[test]
+fn equal_stores_of_different_lists_are_equal_and_equal_bytes_of_different_lists_are_not() {
+    use releases::{After, AfterRepository, Before, BeforeRepository, Other, OtherRepository};
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = |name: &str| dir.path().join(name);
+    let name = |id: u64| format!("town {id}");
+    {
+        let store = Store::open(place("before")).expect("a store");
+        let towns = BeforeRepository::open(&store).expect("a table");
+        let rows = (0..100).map(|id| Before { id, name: name(id), people: 7 });
+        towns.bulk_load(&store, rows).run().expect("a load");
+        let store = Store::open(place("after")).expect("a store");
+        let towns = AfterRepository::open(&store).expect("a table");
+        let rows = (0..100).map(|id| After { id, name: name(id), people: 7, note: None });
+        towns.bulk_load(&store, rows).run().expect("a load");
+        let store = Store::open(place("other")).expect("a store");
+        let towns = OtherRepository::open(&store).expect("a table");
+        let rows = (0..100).map(|id| Other { id, title: name(id), people: 7 });
+        towns.bulk_load(&store, rows).run().expect("a load");
+    }
+    let (code, lines) = diff(&place("before"), &place("after"), &[]);
+    assert_eq!((code, lines), (0, vec!["table `towns`: equal, 100 rows".to_owned()]));
+    let lines = json_lines(&place("before"), &place("other"), &["--limit", "1"]);
+    assert_eq!(
+        lines[0]["changed"],
+        json!({ "name": { "first": "town 0" }, "title": { "second": "town 0" } })
+    );
+    assert_eq!(lines[1]["changed"], 100);
+}
+
+#[test]
+fn a_store_is_compared_with_a_moment_of_an_archive() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    {
+        let options = Store::options().durability(Durability::Journal).archive(&archive);
+        let store = options.open(&store).expect("a store");
+        let customers = CustomerRepository::open(&store).expect("a table");
+        for id in 1..=3 {
+            store.transaction(|txn| customers.insert(txn, &customer(id))).expect("a commit");
+        }
+    }
+    let temp = dir.path().join("temp");
+    std::fs::create_dir(&temp).expect("a directory");
+    let rest = ["--temp", temp.to_str().expect("text")];
+    assert_eq!(diff(&archive, &store, &rest).0, 0);
+    let earlier =
+        |commit: &str| diff(&archive, &store, &[&rest[..], &["--until-commit", commit]].concat());
+    let rows = |lines: &[String]| lines.iter().filter(|line| line.starts_with('+')).count();
+    let counts: Vec<_> = ["2", "3", "4"].iter().map(|commit| rows(&earlier(commit).1)).collect();
+    assert!(counts.windows(2).all(|pair| pair[0] >= pair[1]) && counts[0] > 0, "{counts:?}");
+    // The restored copies are removed.
+    assert_eq!(std::fs::read_dir(&temp).expect("a directory").count(), 0);
+    let output = admin().arg("diff").arg(&store).arg(&store).args(["--until-commit", "1"]).output();
+    assert_eq!(output.expect("a process").status.code(), Some(2));
+}

@@ -1,0 +1,81 @@
+//! The command `whatif`: the figures of an index that a table does not have.
+
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
+use std::path::Path;
+
+use index_table::Store;
+use process::{fails, json_of, text_of};
+use serde_json::{Value, json};
+use support::{plain, sharded};
+
+/// Returns the figures of an index that the store has.
+fn real(store: &Path, table: &str, index: &str) -> (Value, u64) {
+    let analysis = json_of(&["analyze"], store, &[table]);
+    let indexes = analysis["tables"][0]["indexes"].as_array().expect("indexes").clone();
+    let own = indexes.into_iter().find(|it| it["name"] == index).expect("the index");
+    (own["keys"].clone(), own["bytes"].as_u64().expect("bytes"))
+}
+
+#[test]
+fn an_imagined_index_has_the_figures_of_the_real_one() {
+    let store = tempfile::tempdir().expect("a directory");
+    {
+        let opened = Store::open(store.path()).expect("a store");
+        let customers = support::CustomerRepository::open(&opened).expect("a table");
+        customers.bulk_load(&opened, (1..=20_000).map(support::customer)).run().expect("a load");
+    }
+    for (name, spelled) in [
+        ("town", "customers(town)"),
+        ("since_id", "customers(since, desc(id))"),
+        ("kind_score", "customers(kind, score) include town"),
+        ("email", "customers(email) unique"),
+    ] {
+        let figures = json_of(&["whatif"], store.path(), &["--index", spelled]);
+        let (keys, bytes) = real(store.path(), "customers", name);
+        assert_eq!(figures["index"]["entries"], 20_000, "{name}");
+        assert_eq!(figures["index"]["keys"], keys, "{name}");
+        let estimated = figures["index"]["bytes"].as_f64().expect("bytes");
+        #[expect(clippy::cast_precision_loss, reason = "few bytes")]
+        let ratio = estimated / bytes as f64;
+        assert!((0.75..1.33).contains(&ratio), "{name}: {estimated} for {bytes}");
+    }
+}
+
+#[test]
+fn an_index_without_a_key_of_the_table_is_computed_from_the_types_of_fields() {
+    let store = plain(1000);
+    let text = text_of(&["whatif"], store.path(), &["--index", "customers(hash(town)) full"]);
+    assert!(text.starts_with("1000 entries of 1000 rows, "), "{text}");
+    assert!(text.contains("(town): 2 values"), "{text}");
+    let sample = json_of(
+        &["whatif"],
+        store.path(),
+        &["--index", "customers(score, town)", "--sample", "100"],
+    );
+    assert_eq!((&sample["sample"], &sample["index"]["entries"]), (&json!(100), &json!(1000)));
+    let unique = json_of(&["whatif"], store.path(), &["--index", "customers(town) unique"]);
+    assert_eq!(unique["rows_with_an_equal_unique_key"], 500);
+}
+
+#[test]
+fn a_shard_key_is_measured_over_all_shards() {
+    let store = sharded();
+    let figures = json_of(&["whatif"], store.path(), &["--shard-key", "orders(tenant)"]);
+    assert_eq!((&figures["rows"], &figures["shard_key"]["distinct"]), (&json!(6), &json!(2)));
+    assert_eq!(figures["shard_key"]["most_common"][0]["entries"], 3);
+}
+
+#[test]
+fn what_cannot_be_computed_is_named() {
+    let store = plain(1);
+    let fails = |code, index: &str| fails(code, &["whatif"], store.path(), &["--index", index]);
+    assert!(fails(2, "customers").contains("it has no `(`"));
+    assert!(fails(2, "customers(computed(full: u8))").contains("without the struct"));
+    assert!(fails(3, "customers(twon)").contains("did you mean `town`"));
+    assert!(fails(3, "customer(town)").contains("did you mean `customers`"));
+    let error = fails(5, "customers(each(town))");
+    assert!(error.contains("the form of `town` in keys can't be computed"), "{error}");
+}
