@@ -13,5 +13,6 @@ pub(crate) mod serve;
 pub(crate) mod shards;
 pub(crate) mod status;
 pub(crate) mod streams;
+pub(crate) mod table_rows;
 pub(crate) mod upkeep;
 pub(crate) mod usage;

@@ -6,6 +6,8 @@ mod all_tables;
 mod analyze;
 mod changes;
 mod expiry;
+#[cfg(feature = "json")]
+pub(crate) mod json;
 mod keyed;
 mod numbered;
 mod parts;
