@@ -28,6 +28,7 @@
 /// [from one machine to many]: many_machines
 /// [when something is wrong]: damage
 /// [the command line tool]: admin
+/// [tables without types]: tables
 /// [guarantees and limits]: guarantees
 /// [what it is not for]: not_for
 /// [releases]: releases
@@ -314,6 +315,13 @@ pub mod damage {}
 /// `index-table`, a command that works on any store without its structs.
 #[doc = include_str!("guide/admin.md")]
 pub mod admin {}
+
+/// [exact form]: admin#with-your-types
+/// [command line tool]: admin#rows
+///
+/// Rows as JSON, without the structs.
+#[doc = include_str!("guide/tables.md")]
+pub mod tables {}
 
 /// [processes in containers]: transactions#processes-in-containers
 /// [shards]: sharding

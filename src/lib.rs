@@ -26,6 +26,7 @@
 //! [from one machine to many]: guide::many_machines
 //! [when something is wrong]: guide::damage
 //! [the command line tool]: guide::admin
+//! [tables without types]: guide::tables
 //! [guarantees and limits]: guide::guarantees
 //! [what it is not for]: guide::not_for
 //! [releases]: guide::releases
@@ -53,6 +54,10 @@ pub use index_table_runtime::{
     Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch, Watcher,
     WhenFull, WriteTxn, schema,
 };
+
+/// Rows without their type, and the exact form of values as JSON; see [`guide::tables`]. With the feature `json`.
+#[cfg(feature = "json")]
+pub use index_table_runtime::json;
 
 /// The iterators that methods return. Programs rarely name them.
 pub mod iter {

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     commands::{
         analyze, copies, diff, dump, keys, moving, overview, readers, rows, schema, serve, shards,
-        status, streams, upkeep, usage, whatif,
+        status, streams, table_rows, upkeep, usage, whatif,
     },
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
@@ -91,6 +91,18 @@ pub(crate) enum Command {
     ///
     /// With --json, each key is an object in a line of its own.
     Keys(keys::Keys),
+    /// Print the rows of a table, or of a part of an index, as JSON or CSV.
+    ///
+    /// The rows are those of any release, without the types of a program. With --json, each row is a line.
+    Rows(table_rows::Rows),
+    /// Print a row as JSON.
+    Get(rows::Key<Dir>),
+    /// Print the rows that an index finds, as JSON lines; with --json, as an object with `items` and `next`.
+    Find(rows::Find),
+    /// Print all rows of a table in the order of their primary keys, as JSON lines.
+    ///
+    /// A dump reads one snapshot, whose pages can't be reused until it ends. `--limit` and `--time-limit` bound this time.
+    Dump(dump::Dump),
     /// Show how the keys of each index are distributed, with their most common values.
     ///
     /// All entries are read, or a sample.
@@ -180,7 +192,8 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
+    /// Runs the command, with the types of a program.
+    pub(crate) fn run(self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         match self {
             Self::Tables(Dir { dir }) => overview::tables(out, &dir),
             Self::Indexes { dir: Dir { dir }, table } => {
@@ -188,6 +201,10 @@ impl Command {
             }
             Self::Sizes(Dir { dir }) => overview::sizes(out, &dir),
             Self::Keys(keys) => keys.run(out),
+            Self::Rows(rows) => rows.run(out, declared),
+            Self::Get(key) => key.get(out, declared),
+            Self::Find(find) => find.run(out, declared),
+            Self::Dump(dump) => dump.run(out, declared),
             Self::Analyze { dir, table, sample } => {
                 analyze::analyze(out, &dir, table.as_deref(), sample)
             }
@@ -199,14 +216,14 @@ impl Command {
             Self::Status(Dir { dir }) => status::status(out, &dir),
             Self::Readers(Dir { dir }) => readers::readers(out, &dir),
             Self::Catalog(Dir { dir }) => overview::catalog(out, &dir),
-            Self::Schema(schema) => schema.run(out, &[]),
+            Self::Schema(schema) => schema.run(out, declared),
             Self::Diff(diff) => diff.run(out),
             Self::Backup { dir: Dir { dir }, to, compact } => copies::copy(out, &dir, &to, compact),
             Self::Restore(restore) => restore.run(out),
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
             Self::Recover(store) => copies::recover(out, &store),
             Self::DropRetired(store) => copies::drop_retired(out, &store),
-            Self::Serve(serve) => serve.run(out, &[]),
+            Self::Serve(serve) => serve.run(out, declared),
             Self::Usage(usage) => usage.run(out),
             Self::Consumers(Dir { dir }) => streams::consumers(out, &dir),
             Self::Lag(Dir { dir }) => streams::lag(out, &dir),
@@ -236,14 +253,6 @@ struct TypedCli {
 enum TypedCommand {
     #[command(flatten)]
     Any(Command),
-    /// Print a row as JSON.
-    Get(rows::Key<Dir>),
-    /// Print the rows that an index finds, as JSON lines; with --json, as an object with `items` and `next`.
-    Find(rows::Find),
-    /// Print all rows of a table in the order of their primary keys, as JSON lines.
-    ///
-    /// A dump reads one snapshot, whose pages can't be reused until it ends. `--limit` and `--time-limit` bound this time.
-    Dump(dump::Dump),
     /// Load rows from JSON lines: all of them, or none. This writes.
     Load(upkeep::Load),
     /// Delete a row. This writes.
@@ -277,12 +286,7 @@ enum TypedCommand {
 impl TypedCommand {
     fn run(self, out: &Output, tables: &[Declared]) -> Result<(), Failure> {
         match self {
-            Self::Any(Command::Serve(serve)) => serve.run(out, tables),
-            Self::Any(Command::Schema(schema)) => schema.run(out, tables),
-            Self::Any(command) => command.run(out),
-            Self::Get(key) => key.get(out, tables),
-            Self::Find(find) => find.run(out, tables),
-            Self::Dump(dump) => dump.run(out, tables),
+            Self::Any(command) => command.run(out, tables),
             Self::Load(load) => load.run(out, tables),
             Self::Delete(key) => key.delete(out, tables),
             Self::Verify(chosen) => chosen.verify(out, tables),
@@ -339,7 +343,7 @@ pub(crate) fn run() -> ExitCode {
         Err(code) => return code,
     };
     let out = Output::new(form.json, form.color);
-    finish(&out, command.run(&out))
+    finish(&out, command.run(&out, &[]))
 }
 
 /// Writes the error of a command, and returns its exit code.

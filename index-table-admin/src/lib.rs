@@ -35,13 +35,10 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-mod calendar;
 mod cli;
 mod commands;
 mod crash;
-mod exact;
 mod failure;
-mod id;
 mod interrupt;
 mod lines;
 mod names;

@@ -2,10 +2,10 @@
 
 use std::io;
 
-use index_table::Error;
+use index_table::{Error, json::from_known_fields};
 use serde::de::DeserializeOwned;
 
-use crate::{exact, failure::Failure};
+use crate::failure::Failure;
 
 /// The number of a row, and of an earlier row of the load with the same key.
 pub(crate) type FailedRow = (u64, Option<u64>);
@@ -33,7 +33,7 @@ impl Lines {
                 return Ok(None);
             }
             let json = serde_json::from_str(&line).map_err(|error| error.to_string())?;
-            exact::from_value(json).map(Some).map_err(|error| error.to_string())
+            from_known_fields(&json).map(Some).map_err(|error| error.to_string())
         });
         match row {
             Ok(Some(_)) => self.rows += 1,

@@ -7,13 +7,12 @@ use index_table::{
         Entity, KeyedTable,
         admin::{UntypedEntry, UntypedTable},
     },
-    Error, OnDuplicate, Progress, ReadTxn, Store, VerifyReport, WriteTxn,
+    Error, OnDuplicate, Progress, ReadTxn, Store, VerifyReport, WriteTxn, json,
     report::BuildReport,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    exact,
     failure::Failure,
     lines::{Lines, LoadError},
 };
@@ -228,7 +227,7 @@ struct Opened<R> {
 }
 
 fn show<R: Row>(row: &R) -> Result<String, Failure> {
-    exact::to_json(row).map_err(|error| {
+    json::to_string(row).map_err(|error| {
         Failure::other(format!("a row of `{}` can't be written as JSON: {error}", R::TABLE.name))
     })
 }

@@ -1,14 +1,9 @@
 //! The values of keys as people write them: numbers, text, dates, names of variants.
 
-use std::{fmt::Write as _, net::IpAddr};
+use std::fmt::Write as _;
 
 use index_table::__private::admin::{KeyBuf, KeyShape, PlainKey, UntypedField};
 use serde_json::Value;
-
-use crate::{
-    calendar,
-    id::{decimal, ulid, uuid},
-};
 
 /// Shows a value in one line, without control characters.
 pub(crate) fn show(shape: &KeyShape, value: &PlainKey) -> String {
@@ -205,46 +200,7 @@ pub(crate) fn encode(
 }
 
 fn parse_named(name: &str, text: &str) -> Result<PlainKey, String> {
-    let wrong = |form: &str| format!("`{text}` is not {form}");
-    let pair = |(seconds, nanos): (PlainKey, u32)| {
-        PlainKey::Tuple(vec![seconds, PlainKey::Unsigned(nanos.into())])
-    };
-    Ok(match name {
-        "date" => {
-            let days = calendar::date(text).ok_or_else(|| wrong("a date such as `2024-02-29`"))?;
-            PlainKey::Signed(days.into())
-        }
-        "datetime" => {
-            let parts = calendar::date_time(text.strip_suffix('Z').unwrap_or(text));
-            let (days, seconds, nanos) =
-                parts.ok_or_else(|| wrong("a time such as `2024-02-29T12:30:00`"))?;
-            PlainKey::Tuple(vec![
-                PlainKey::Signed(days.into()),
-                PlainKey::Unsigned(seconds.into()),
-                PlainKey::Unsigned(nanos.into()),
-            ])
-        }
-        "instant" => {
-            let parts = calendar::instant(text);
-            let (seconds, nanos) =
-                parts.ok_or_else(|| wrong("a time in UTC such as `2024-02-29T12:30:00Z`"))?;
-            pair((PlainKey::Signed(seconds.into()), nanos))
-        }
-        "duration" => {
-            let (seconds, nanos) =
-                calendar::duration(text).ok_or_else(|| wrong("a duration such as `1.5s`"))?;
-            pair((PlainKey::Unsigned(seconds.into()), nanos))
-        }
-        "ipv4" | "ipv6" => match (name, text.parse()) {
-            ("ipv4", Ok(IpAddr::V4(address))) => PlainKey::Bytes(address.octets().to_vec()),
-            ("ipv6", Ok(IpAddr::V6(address))) => PlainKey::Bytes(address.octets().to_vec()),
-            _ => return Err(wrong(&format!("an {name} address"))),
-        },
-        "uuid" => PlainKey::Bytes(uuid(text).ok_or_else(|| wrong("a UUID"))?),
-        "ulid" => PlainKey::Bytes(ulid(text).ok_or_else(|| wrong("a ULID"))?),
-        "decimal" => PlainKey::Bytes(decimal(text).ok_or_else(|| wrong("a decimal number"))?),
-        _ => return Err(format!("this release can't read values of the type `{name}`")),
-    })
+    PlainKey::named(name, text).map_err(|form| format!("`{text}` is not {form}"))
 }
 
 /// Returns the texts of the values of a tuple, which is written as `(1, a)`. Text with a comma or a parenthesis is in

@@ -10,7 +10,7 @@ use crate::{
     error::{Result, damaged, unrecorded},
     kind::{Enum, Kind, List, Union},
     learn,
-    read::{self, Fields, Reader, Unknown},
+    read::{self, Fields, Reader, Row, Unknown},
     seen::Names,
     write,
 };
@@ -385,6 +385,28 @@ impl Catalog {
     #[inline]
     pub fn fields<'de, 'c>(&'c self, row: &'de [u8]) -> Result<Fields<'de, 'c>> {
         Fields::new(Reader::new(self, row))
+    }
+
+    /// Returns a row as a value that `Serialize` writes, without its type. `keep` returns a text that lives as long as the process,
+    /// because `Serialize` needs such names: a set of the names of all catalogs, which has each name once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// #[derive(serde::Serialize)]
+    /// struct Town { id: u64, name: String }
+    ///
+    /// let (mut catalog, mut row) = (index_table_rows::Catalog::new(), Vec::new());
+    /// catalog.record(&Town { id: 7, name: "Oslo".into() }, &mut row)?;
+    /// let row = catalog.row(&row, |name| name.to_owned().leak());
+    /// assert_eq!(serde_json::to_string(&row)?, r#"{"id":7,"name":"Oslo"}"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub const fn row<'r>(&'r self, row: &'r [u8], keep: fn(&str) -> &'static str) -> Row<'r> {
+        Row::new(self, row, keep)
     }
 
     /// Appends these fields of a row to `out`, each described by its name and its aliases. [`part`](Self::part) reads them. Returns

@@ -1,6 +1,9 @@
 //! Kinds of values, and the lists, enums and unions that kinds refer to.
 
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed},
+};
 
 /// How a value is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,15 +66,24 @@ pub(crate) struct Name {
     seen: AtomicPtr<u8>,
     /// As the name of a field to read. The literals of `Serialize` are often others.
     asked: AtomicPtr<u8>,
+    /// The text for `Serialize`, if a row was written without its type.
+    kept: OnceLock<&'static str>,
 }
 
 impl Name {
     pub(crate) fn new(text: &str) -> Self {
-        Self { text: text.into(), seen: AtomicPtr::default(), asked: AtomicPtr::default() }
+        let (seen, asked) = (AtomicPtr::default(), AtomicPtr::default());
+        Self { text: text.into(), seen, asked, kept: OnceLock::new() }
     }
 
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Returns the text for `Serialize`. `keep` returns the same text each time.
+    #[inline]
+    pub(crate) fn kept(&self, keep: fn(&str) -> &'static str) -> &'static str {
+        self.kept.get_or_init(|| keep(&self.text))
     }
 
     /// Whether `other`, of a value that is written, has this text. The same literal is recognized by its address.
@@ -117,7 +129,12 @@ impl Name {
 impl Clone for Name {
     fn clone(&self) -> Self {
         let copy = |it: &AtomicPtr<u8>| AtomicPtr::new(it.load(Relaxed));
-        Self { text: self.text.clone(), seen: copy(&self.seen), asked: copy(&self.asked) }
+        Self {
+            text: self.text.clone(),
+            seen: copy(&self.seen),
+            asked: copy(&self.asked),
+            kept: self.kept.clone(),
+        }
     }
 }
 

@@ -59,7 +59,7 @@ pub use catalog::Catalog;
 pub use collection::{Collection, CollectionField, Sorted};
 pub use describe::{RowField, RowList};
 pub use error::{Error, Reason};
-pub use read::{Fields, Reader, Unknown, names};
+pub use read::{Fields, Reader, Row, Unknown, names};
 
 /// The largest number of containers inside of each other: structs, tuples, sequences, maps, `Some` and payloads of
 /// variants.

@@ -10,6 +10,7 @@ mod copy;
 mod deserializer;
 mod fields;
 mod names;
+mod row;
 mod scalars;
 mod skip;
 
@@ -17,7 +18,7 @@ use std::{collections::BTreeSet, ptr};
 
 use self::names::Pass;
 pub(crate) use self::{copy::copy, fields::copy_values};
-pub use self::{fields::Fields, names::names};
+pub use self::{fields::Fields, names::names, row::Row};
 use crate::{
     MAX_DEPTH,
     bytes::{take_varint, take_wide_varint},
@@ -293,13 +294,24 @@ impl<'de, 'c> Reader<'de, 'c> {
 
     #[inline]
     fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.enter()?;
+        let result = inner(self);
+        self.leave();
+        result
+    }
+
+    #[inline]
+    fn enter(&mut self) -> Result {
         if self.depth == MAX_READ_DEPTH {
             return Err(too_deep());
         }
         self.depth += 1;
-        let result = inner(self);
+        Ok(())
+    }
+
+    #[inline]
+    fn leave(&mut self) {
         self.depth -= 1;
-        result
     }
 
     /// Reads the number of an alternative, and the tag.

@@ -41,6 +41,12 @@ fn round<T: Serialize + DeserializeOwned + PartialEq + Debug>(values: &[T]) -> C
             assert_eq!(format!("{noted:?}"), format!("{value:?}"));
             assert_eq!(lost, None);
             assert!(catalog.is_same(row, value));
+            // Without the type, it is written with the same names and forms.
+            let (mut other, mut copy) = (Catalog::new(), Vec::new());
+            other.record(&catalog.row(row, |name| name.to_owned().leak()), &mut copy).unwrap();
+            let copied: T =
+                other.decode(&copy).unwrap_or_else(|error| panic!("{value:?}: {error}"));
+            assert_eq!(format!("{copied:?}"), format!("{value:?}"));
         }
     }
     let stored = Catalog::from_bytes(&catalog.to_bytes()).unwrap();

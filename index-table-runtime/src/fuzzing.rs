@@ -81,6 +81,22 @@ impl Rows {
         row::decode(&self.lists, bytes).ok()
     }
 
+    /// Returns a row in the exact form, without its type.
+    #[cfg(feature = "json")]
+    #[must_use]
+    pub fn json(&self, bytes: &[u8]) -> Option<String> {
+        let mut json = String::new();
+        self.lists.append_json(row::any_body(bytes).ok()?, &mut json).ok()?;
+        Some(json)
+    }
+
+    /// Whether a row can be read to its end without its type.
+    #[cfg(feature = "json")]
+    #[must_use]
+    pub fn is_readable(&self, bytes: &[u8]) -> bool {
+        row::any_body(bytes).is_ok_and(|body| self.lists.untyped(body).is_ok())
+    }
+
     /// Decodes the view of a row, and returns the result of `look` for it.
     pub fn with_view<R: Viewed, T>(
         &self,

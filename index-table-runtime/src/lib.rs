@@ -30,6 +30,14 @@ mod write;
 
 #[cfg(feature = "postgres")]
 pub use engine::{ArchiveFile, CommitNumber, Durability, DurabilityReason, Options, WhenFull};
+/// Rows without their type, and the exact form of values as JSON. With the feature `json`.
+#[cfg(feature = "json")]
+pub mod json {
+    pub use crate::{
+        model::exact::{ReadError, WriteError, append, from_known_fields, from_value, to_string},
+        table::json::{JsonIndex, JsonRows, JsonTable, StoredRow},
+    };
+}
 pub use model::{
     entity::IndexEntry,
     error::{Error, Result, StoreError},

@@ -61,6 +61,8 @@ pub use crate::{
 
 /// The names for the crate `index-table-admin`.
 pub mod admin {
+    #[cfg(feature = "json")]
+    pub use crate::model::exact::{instant, key_of, value_of};
     pub use crate::{
         engine::{ReaderSlot, ReaderSlots, reader_slots},
         model::{

@@ -8,11 +8,10 @@ use std::{
 };
 
 use clap::Args;
-use index_table::{CommitNumber, Error, Progress, Store};
+use index_table::{__private::admin::instant, CommitNumber, Error, Progress, Store};
 use serde_json::json;
 
 use crate::{
-    calendar,
     cli::Written,
     crash,
     failure::{Code, Failure},
@@ -247,7 +246,7 @@ fn time(text: &str) -> Result<SystemTime, Failure> {
     let wrong = || {
         Failure::arguments(format!("`{text}` is not a time in UTC such as `2024-02-29T12:30:00Z`"))
     };
-    let (seconds, nanos) = calendar::instant(text).ok_or_else(wrong)?;
+    let (seconds, nanos) = instant(text).ok_or_else(wrong)?;
     let since = u64::try_from(seconds).map_err(|_| wrong())?;
     Ok(UNIX_EPOCH + Duration::new(since, nanos))
 }

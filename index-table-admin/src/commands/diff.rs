@@ -16,7 +16,6 @@ use serde_json::{Map, Value, json};
 use super::{copies::Moment, keys};
 use crate::{
     cli::unless_closed,
-    exact,
     failure::{Code, Failure},
     names::unknown,
     open::Opened,
@@ -208,7 +207,7 @@ impl Counts {
 }
 
 fn shown(value: &RowValue) -> Result<String, Failure> {
-    exact::to_json(value).map_err(|error| Failure::other(error.to_string()))
+    json::to_string(value).map_err(|error| Failure::other(error.to_string()))
 }
 
 fn json_line(table: &str, key: &Value, difference: &RowDifference) -> Result<Value, Failure> {

@@ -8,7 +8,7 @@ use std::{
 use clap::Args;
 use index_table::__private::admin::UntypedRange;
 
-use super::rows::find;
+use super::rows::Shown;
 use crate::{
     cli::{Dir, unless_closed},
     failure::{Code, Failure},
@@ -49,8 +49,8 @@ enum End {
 impl Dump {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_read(out, &self.dir.dir)?;
-        let table = find(declared, &self.table)?.open_online(&opened.store)?;
-        let untyped = table.untyped();
+        let table = Shown::open(&opened, declared, &self.table)?;
+        let untyped = &table.untyped;
         let range = UntypedRange {
             after: self.position()?.map(|key| (Vec::new(), key)),
             ..UntypedRange::default()
@@ -69,7 +69,7 @@ impl Dump {
             None
         };
         let (bar, mut done) = (Bar::beside_output(out), 0_u64);
-        let (mut end, mut last) = (None, None);
+        let (mut end, mut last, mut line) = (None, None, String::new());
         untyped.each_entry(&txn, &range, |row| {
             end = match time {
                 _ if done == self.limit => Some(End::Limit),
@@ -88,7 +88,10 @@ impl Dump {
             let key = last.get_or_insert_with(Vec::new);
             key.clear();
             key.extend_from_slice(row.primary_key);
-            unless_closed(writeln!(lines, "{}", table.show(&row)?))
+            line.clear();
+            table.append(&row, &mut line)?;
+            line.push('\n');
+            unless_closed(lines.write_all(line.as_bytes()))
         })?;
         drop(txn);
         let is_open = unless_closed(lines.flush())?;

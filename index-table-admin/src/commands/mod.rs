@@ -14,6 +14,7 @@ pub(crate) mod serve;
 pub(crate) mod shards;
 pub(crate) mod status;
 pub(crate) mod streams;
+pub(crate) mod table_rows;
 pub(crate) mod upkeep;
 pub(crate) mod usage;
 pub(crate) mod whatif;

@@ -3,16 +3,18 @@
 use std::io::{self, BufWriter, Write};
 
 use clap::Args;
-use index_table::__private::admin::{KeyBuf, UntypedEntry, UntypedField, UntypedRange};
+use index_table::__private::admin::{
+    KeyBuf, UntypedEntry, UntypedField, UntypedRange, UntypedTable,
+};
 use serde_json::{Value, json};
 
 use crate::{
     cli::{Dir, Written, unless_closed},
     failure::Failure,
     names::unknown,
-    open::Opened,
+    open::{self, Opened},
     output::Output,
-    typed::Declared,
+    typed::{Declared, Typed},
     value,
 };
 
@@ -31,13 +33,13 @@ pub(crate) struct Key<D: Args> {
 impl Key<Dir> {
     pub(crate) fn get(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_read(out, &self.dir.dir)?;
-        let table = find(declared, &self.table)?.open_online(&opened.store)?;
-        let untyped = table.untyped();
+        let table = Shown::open(&opened, declared, &self.table)?;
+        let untyped = &table.untyped;
         let primary_key = self.encoded(&untyped.primary_key())?;
         let txn = opened.store.read()?;
         let Some(data) = untyped.row(&txn, &primary_key)? else { return Err(self.missing()) };
         let row = UntypedEntry { key: &[], primary_key: &primary_key, data };
-        let json = table.show(&row)?;
+        let json = table.json(&row)?;
         if out.json {
             return unless_closed(writeln!(io::stdout(), "{json}")).map(drop);
         }
@@ -91,24 +93,77 @@ pub(crate) struct Find {
     /// The values of the leading fields of its key.
     #[arg(allow_negative_numbers = true)]
     values: Vec<String>,
+    /// At most this number of rows.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: u64,
+    #[command(flatten)]
+    part: Part,
+    /// Print the number of rows only.
+    #[arg(long, conflicts_with_all = ["after", "rev"])]
+    count: bool,
+}
+
+/// The part of an index.
+#[derive(Debug, Args)]
+pub(crate) struct Part {
     /// The range of the next field: `A..B` without B, `A..` or `..B`.
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     range: Option<String>,
     /// The start of the next field, which is text.
     #[arg(long, value_name = "TEXT", conflicts_with = "range")]
     starting_with: Option<String>,
-    /// At most this number of rows.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    limit: u64,
     /// The rows after this cursor, which an earlier call has printed.
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
     /// In descending order.
     #[arg(long)]
     rev: bool,
-    /// Print the number of rows only.
-    #[arg(long, conflicts_with_all = ["after", "rev"])]
-    count: bool,
+}
+
+/// A table whose rows are shown: with the program's type, if it declares the table, otherwise without.
+pub(super) struct Shown {
+    pub(super) untyped: UntypedTable,
+    typed: Option<Box<dyn Typed>>,
+}
+
+impl Shown {
+    pub(super) fn open(
+        opened: &Opened,
+        declared: &[Declared],
+        name: &str,
+    ) -> Result<Self, Failure> {
+        if let Some(declared) = declared.iter().find(|table| table.name == name) {
+            let typed = declared.open_online(&opened.store)?;
+            return Ok(Self { untyped: typed.untyped(), typed: Some(typed) });
+        }
+        let tables = opened.store.open_recorded()?;
+        let untyped = open::table(&tables, name)?.clone();
+        Ok(Self { untyped, typed: None })
+    }
+
+    /// Appends a row in one line.
+    pub(super) fn append(&self, row: &UntypedEntry<'_>, out: &mut String) -> Result<(), Failure> {
+        match &self.typed {
+            Some(typed) => out.push_str(&typed.show(row)?),
+            None => self.untyped.append_json(row, out)?,
+        }
+        Ok(())
+    }
+
+    fn json(&self, row: &UntypedEntry<'_>) -> Result<String, Failure> {
+        let mut json = String::new();
+        self.append(row, &mut json)?;
+        Ok(json)
+    }
+
+    /// Returns the fields of an index, or of the primary key.
+    pub(super) fn fields(&self, index: &str) -> Result<Vec<UntypedField>, Failure> {
+        if index == PRIMARY_KEY {
+            return Ok(self.untyped.primary_key());
+        }
+        let names = self.untyped.index_names().chain([PRIMARY_KEY]);
+        self.untyped.key_of(index).ok_or_else(|| unknown("index", index, names))
+    }
 }
 
 /// The name of the fact table in the place of an index.
@@ -117,15 +172,10 @@ pub(super) const PRIMARY_KEY: &str = "primary_key";
 impl Find {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_read(out, &self.dir.dir)?;
-        let table = find(declared, &self.table)?.open_online(&opened.store)?;
-        let untyped = table.untyped();
-        let fields = if self.index == PRIMARY_KEY {
-            untyped.primary_key()
-        } else {
-            let names = untyped.index_names().chain([PRIMARY_KEY]);
-            untyped.key_of(&self.index).ok_or_else(|| unknown("index", &self.index, names))?
-        };
-        let range = self.bounds(&fields)?;
+        let table = Shown::open(&opened, declared, &self.table)?;
+        let untyped = &table.untyped;
+        let fields = table.fields(&self.index)?;
+        let range = self.part.bounds(&self.index, &self.values, &fields)?;
         let txn = opened.store.read()?;
         if self.count {
             let count = untyped.count(&txn, &range)?;
@@ -145,7 +195,7 @@ impl Find {
             left -= 1;
             let stored = untyped.row(&txn, entry.primary_key)?;
             let data = stored.ok_or_else(|| dangling(&self.table, &self.index))?;
-            let json = table.show(&UntypedEntry { data, ..entry })?;
+            let json = table.json(&UntypedEntry { data, ..entry })?;
             let is_first = last.is_none();
             last = Some((value::hex(entry.key), value::hex(entry.primary_key)));
             unless_closed(if out.json {
@@ -165,18 +215,26 @@ impl Find {
         }
         unless_closed(lines.flush()).map(drop)
     }
+}
 
-    fn bounds(&self, fields: &[UntypedField]) -> Result<UntypedRange, Failure> {
+impl Part {
+    /// Returns the range of the index with these values of its leading fields.
+    pub(super) fn bounds(
+        &self,
+        index: &str,
+        values: &[String],
+        fields: &[UntypedField],
+    ) -> Result<UntypedRange, Failure> {
         let mut leading = KeyBuf::new();
-        value::encode(fields, &self.values, &mut leading).map_err(Failure::arguments)?;
+        value::encode(fields, values, &mut leading).map_err(Failure::arguments)?;
         let leading = leading.as_bytes().to_vec();
         let next = || {
-            fields.get(self.values.len()..=self.values.len()).ok_or_else(|| {
+            fields.get(values.len()..=values.len()).ok_or_else(|| {
                 Failure::arguments("values are given for all fields, so there is no next field")
             })
         };
         let mut range = UntypedRange {
-            index: (self.index != PRIMARY_KEY).then(|| self.index.clone()),
+            index: (index != PRIMARY_KEY).then(|| index.to_owned()),
             start: leading.clone(),
             is_prefix: true,
             reverse: self.rev,
@@ -234,7 +292,7 @@ fn indented(json: &str) -> String {
     serde_json::to_string_pretty(&fields).unwrap_or_else(|_| json.to_owned())
 }
 
-fn dangling(table: &str, index: &str) -> Failure {
+pub(super) fn dangling(table: &str, index: &str) -> Failure {
     Failure::damage(format!(
         "an entry of the index `{index}` of table `{table}` has no row; run `verify`, and then `repair`"
     ))

@@ -6,6 +6,8 @@ pub(crate) mod debug;
 pub(crate) mod entity;
 pub(crate) mod entry;
 pub(crate) mod error;
+#[cfg(feature = "json")]
+pub(crate) mod exact;
 pub(crate) mod expiry;
 pub(crate) mod index_state;
 pub(crate) mod key;

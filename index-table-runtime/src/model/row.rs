@@ -298,6 +298,12 @@ fn header(bytes: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
     Ok(first.checked_sub(VERSION).map_or((1, bytes), |version| (version, rest)))
 }
 
+/// Returns the bytes of the struct of any version.
+#[cfg(feature = "json")]
+pub(crate) fn any_body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
+    header(bytes).map(|(_, body)| body)
+}
+
 /// Returns the bytes of the struct.
 #[inline]
 pub(crate) fn body(bytes: &[u8], expected: u32) -> Result<&[u8], DecodeError> {

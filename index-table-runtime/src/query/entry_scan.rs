@@ -26,6 +26,12 @@ use crate::{
 pub(crate) const DANGLING: DecodeError =
     DecodeError::Value("the entry refers to a row that is not in the fact table");
 
+/// An encoded primary key, and the bytes of its row.
+pub(crate) type KeyAndRow<'r> = (&'r [u8], &'r [u8]);
+
+/// Reads a row with this encoded primary key and these bytes.
+pub(crate) type ReadRow<'r> = dyn FnMut(&[u8], &[u8]) -> Result<(), DecodeError> + 'r;
+
 /// The undecoded entries of a running query. Ends at the limit, and at the first error.
 ///
 /// `C` is [`Entries`] or [`LentEntries`].
@@ -183,7 +189,7 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
     pub(super) fn next_row<R: Entity>(&mut self) -> Option<Result<R>> {
         let lists = self.meter.lists();
         let failure = match self.next_bytes() {
-            Ok(Some(bytes)) => match row::decode::<R>(lists, bytes) {
+            Ok(Some((_, bytes))) => match row::decode::<R>(lists, bytes) {
                 Ok(row) => return Some(Ok(row)),
                 Err(error) => Failure::Decode(error),
             },
@@ -193,13 +199,10 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         Some(Err(self.stop(failure)))
     }
 
-    /// Reads the next row by `read`, which decodes it; `false` at the end.
-    pub(super) fn read_row(
-        &mut self,
-        read: &mut dyn FnMut(&[u8]) -> Result<(), DecodeError>,
-    ) -> Result<bool> {
+    /// Reads the next row by `read`, which gets its encoded primary key and its bytes; `false` at the end.
+    pub(super) fn read_row(&mut self, read: &mut ReadRow<'_>) -> Result<bool> {
         let failure = match self.next_bytes() {
-            Ok(Some(bytes)) => match read(bytes) {
+            Ok(Some((primary_key, bytes))) => match read(primary_key, bytes) {
                 Ok(()) => return Ok(true),
                 Err(error) => Failure::Decode(error),
             },
@@ -209,9 +212,9 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         Err(self.stop(failure))
     }
 
-    /// Reads the bytes of the next row. Not generic, so that everything but the decoding of a row is compiled
+    /// Reads the primary key and the bytes of the next row. Not generic, so that everything but the decoding of a row is compiled
     /// once.
-    fn next_bytes(&mut self) -> Result<Option<&[u8]>, Boxed> {
+    pub(super) fn next_bytes(&mut self) -> Result<Option<KeyAndRow<'_>>, Boxed> {
         if !self.step()? {
             return Ok(None);
         }
@@ -219,12 +222,12 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         let entry = matches.entry();
         if self.carries_row {
             self.meter.bytes(entry.data.len());
-            return Ok(Some(entry.data));
+            return Ok(Some((entry.primary_key, entry.data)));
         }
         let row = matches.row();
         let primary_key = entry.primary_key;
         match referred_row(self.reader, &mut self.meter, primary_key, row, self.has_looked_up) {
-            Ok(bytes) => Ok(Some(bytes)),
+            Ok(bytes) => Ok(Some((primary_key, bytes))),
             Err(failure) => Err(corrupt(self.schema, self.source, &entry, failure).into()),
         }
     }

@@ -18,6 +18,8 @@ mod list;
 mod matches;
 mod meter;
 mod page;
+#[cfg(feature = "json")]
+mod raw;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,8 @@ pub use list::Values;
 pub(crate) use matches::row_by;
 pub(crate) use meter::{Ledger, Session};
 pub use page::Page;
+#[cfg(feature = "json")]
+pub(crate) use raw::RawRows;
 pub(crate) use request::ScanRequest;
 pub(crate) use total::{GroupTotals, decode as decode_totals, of_group as totals_of_group};
 

@@ -1,12 +1,15 @@
 //! Pages: some rows, views or entries of a scan, and the cursors to the next and the previous page.
 
-use super::{Cursor, Scan, entry_scan::EntryScan, request::ScanRequest};
+use super::{
+    Cursor, Scan,
+    entry_scan::{EntryScan, ReadRow},
+    request::ScanRequest,
+};
 use crate::{
     model::{
         entity::{EntryReader, IndexEntry, Viewed},
         entry::{KeyBuffer, ShortEntry},
         error::Result,
-        key::DecodeError,
         row::{self, Body},
         schema::Source,
     },
@@ -72,7 +75,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         let mut items = Vec::with_capacity(size.min(RESERVED));
         let lists = self.request.ledger.lists;
         let [next, previous] =
-            self.request.page_of_rows(size, &mut |bytes| match row::decode(lists, bytes) {
+            self.request.page_of_rows(size, &mut |_, bytes| match row::decode(lists, bytes) {
                 Ok(row) => {
                     items.push(row);
                     Ok(())
@@ -184,10 +187,10 @@ impl<'txn> ScanRequest<'txn> {
 
     /// Reads the rows of a page, calls `push` with the bytes of each, and returns the cursors to the next and
     /// the previous page. The rows before a gap are read backward.
-    fn page_of_rows(
+    pub(super) fn page_of_rows(
         mut self,
         size: usize,
-        push: &mut dyn FnMut(&[u8]) -> Result<(), DecodeError>,
+        push: &mut ReadRow<'_>,
     ) -> Result<[Option<Cursor>; 2]> {
         let query_hash = self.query_hash();
         let is_backward = self.before.is_some();

@@ -109,7 +109,7 @@ impl<'txn> ScanRequest<'txn> {
         )
     }
 
-    pub(super) fn count(mut self) -> Result<u64> {
+    pub(crate) fn count(mut self) -> Result<u64> {
         if self.after.is_some() || self.before.is_some() {
             self.resolve_in_any_order();
         }

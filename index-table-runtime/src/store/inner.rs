@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ptr,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
@@ -50,6 +51,9 @@ pub(crate) struct Inner {
     /// The open tables and their declarations. A thread that holds this lock must not wait for a transaction,
     /// since the thread with the transaction may wait for the lock.
     tables: Mutex<BTreeMap<&'static str, Opened>>,
+    /// The tables that were opened without their structs, in a store that can be written. They are not in use by others: the
+    /// program can open them with their structs.
+    recorded: Mutex<Vec<Weak<OpenTable>>>,
     /// Locked while a table is opened, so that it is opened once.
     opening: Mutex<(), rank::Opening>,
     /// The number of tables that have been opened, and of indexes that have become readable since.
@@ -149,6 +153,7 @@ impl Inner {
             signals,
             limit,
             tables,
+            recorded: Mutex::default(),
             opening,
             opened,
             commits,
@@ -239,6 +244,10 @@ impl Inner {
                 used.renew(&before, after);
             }
         }
+        if self.is_apart(rows) {
+            self.recorded.lock().push(Arc::downgrade(&table));
+            return Ok(table);
+        }
         let opened = Opened { table: Arc::downgrade(&table), since };
         self.tables().insert(schema.name, opened);
         Ok(table)
@@ -261,15 +270,34 @@ impl Inner {
         self.opening.lock()
     }
 
+    /// Whether a table is kept apart from the tables in use.
+    fn is_apart(&self, rows: &TableRows) -> bool {
+        !rows.has_rows() && !self.engines.is_read_only()
+    }
+
+    /// Returns the tables that were opened without their structs in a store that can be written.
+    fn recorded(&self) -> Vec<Arc<OpenTable>> {
+        let mut recorded = self.recorded.lock();
+        recorded.retain(|own| own.strong_count() > 0);
+        recorded.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Returns the table if a repository of it is in use.
     fn used(&self, rows: &TableRows) -> Result<Option<Arc<OpenTable>>> {
         self.engines.refuse_forked()?;
         let table = rows.schema.name;
         // It is not dropped while the tables are locked.
         let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
-        let Some(used) = used else { return Ok(None) };
-        if used.rows.is_same_type(rows) {
+        let Some(used) = used else {
+            let recorded = self.recorded();
+            let mut same = recorded.into_iter().filter(|own| ptr::eq(own.schema, rows.schema));
+            return Ok(same.next().filter(|_| self.is_apart(rows)));
+        };
+        if used.rows.is_same_type(rows) || !rows.has_rows() {
             return Ok(Some(used));
+        }
+        if !used.rows.has_rows() {
+            return Ok(None);
         }
         let (other, own) = (used.rows.type_name(), rows.type_name());
         Err(Error::SchemaMismatch {
@@ -296,8 +324,17 @@ impl Inner {
         self.tables().get(name)?.table.upgrade()
     }
 
-    /// Returns the tables that this process has in use, by name. A forked process has none.
+    /// Returns the tables that this process has in use, by name. A forked process has none. In a store that can be written, these are
+    /// tables with their structs.
     pub(crate) fn tables_in_use(&self) -> Vec<Arc<OpenTable>> {
+        let mut used = self.all_in_use();
+        // A follower may have been promoted since it was opened.
+        used.retain(|table| !self.is_apart(&table.rows));
+        used
+    }
+
+    /// Returns the tables that this process has in use, also without their structs.
+    fn all_in_use(&self) -> Vec<Arc<OpenTable>> {
         if self.engines.refuse_forked().is_err() {
             return Vec::new();
         }
@@ -358,7 +395,7 @@ impl Inner {
                 indexes.any(|own| own == index) || parts.any(|own| own == index)
             })
         };
-        let tables = self.tables_in_use();
+        let tables = [self.all_in_use(), self.recorded()].concat();
         let in_use = tables.iter().filter_map(|used| used.tables.one()).flat_map(|it| it.names());
         let in_use: BTreeSet<String> = in_use.collect();
         let choose = &mut |records: &Records| choose(records, &is_in_use);

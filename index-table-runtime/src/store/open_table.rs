@@ -232,7 +232,8 @@ impl OpenTable {
     /// transaction that has found it readable, or the counter before that of a build began. A snapshot from before the index
     /// was emptied does not show that it is readable now.
     pub(crate) fn became_readable_in(&self, index: usize, opened: u64) {
-        if self.schema.is_eventual(index) && !self.tables.are_split() {
+        // A table that was opened without its struct does not learn that an index is emptied.
+        if self.schema.is_eventual(index) && !self.tables.are_split() || !self.rows.has_rows() {
             return;
         }
         self.readable.set(index, |from, found_from, now| {

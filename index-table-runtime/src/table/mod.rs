@@ -7,6 +7,8 @@ mod analyze;
 mod changes;
 mod diff;
 mod expiry;
+#[cfg(feature = "json")]
+pub(crate) mod json;
 mod keyed;
 mod numbered;
 mod parts;

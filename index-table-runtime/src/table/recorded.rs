@@ -321,6 +321,17 @@ impl UntypedTable {
         row.map(Some).map_err(|error| self.open.corrupt(Source::Facts, entry.primary_key, error))
     }
 
+    /// Appends the row of an entry of the fact table in the exact form, in one line, without its type. After an error, `out` may have
+    /// a part of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]
+    #[cfg(feature = "json")]
+    pub fn append_json(&self, entry: &UntypedEntry<'_>, out: &mut String) -> Result<()> {
+        super::json::append(&self.open, entry.primary_key, entry.data, out)
+    }
+
     /// Returns the fields of the primary key.
     #[must_use]
     pub fn primary_key(&self) -> Vec<UntypedField> {

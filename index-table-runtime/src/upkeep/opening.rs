@@ -99,7 +99,7 @@ pub(super) fn open_with(
 ) -> Result<Arc<OpenTable>> {
     store.note_data_file();
     let global = global(rows, part);
-    if store.inner.engines.is_read_only() {
+    if store.inner.engines.is_read_only() || !rows.has_rows() {
         let open = if online { read_only::find } else { read_only::open };
         let is_shard = part.is_some();
         return open(store, rows, (global, part.unwrap_or_default().origin, is_shard));

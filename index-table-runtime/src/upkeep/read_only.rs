@@ -29,10 +29,10 @@ pub(super) fn open(
     rows: &TableRows,
     (global, origin, is_shard): (&[usize], Origin, bool),
 ) -> Result<Arc<OpenTable>> {
-    if !rows.has_rows() {
-        return recorded::find(store, rows, (global, is_shard));
-    }
     let table = find(store, rows, (global, origin, is_shard))?;
+    if !rows.has_rows() {
+        return Ok(table);
+    }
     let txn = store.read()?;
     for index in rows.schema.positions() {
         txn.reader_of(&table, Source::Index(index))?;
@@ -46,6 +46,9 @@ pub(super) fn find(
     rows: &TableRows,
     (global, origin, is_shard): (&[usize], Origin, bool),
 ) -> Result<Arc<OpenTable>> {
+    if !rows.has_rows() {
+        return recorded::find(store, rows, (global, is_shard));
+    }
     let table = store.inner.open_once(rows, |_| {
         let engine = store.inner.engine()?;
         let schema = rows.schema;

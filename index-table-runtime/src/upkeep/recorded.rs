@@ -1,4 +1,4 @@
-//! Opening tables from the catalog, without a struct of their rows, in a read-only store.
+//! Opening tables from the catalog, without a struct of their rows.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -52,6 +52,25 @@ pub(crate) fn open(store: &Store) -> Result<Recorded> {
     Ok(recorded)
 }
 
+/// Opens a table as the catalog describes it, unless it is in use. Its indexes may not be readable.
+#[cfg(feature = "json")]
+pub(crate) fn table(store: &Store, name: &str) -> Result<Arc<OpenTable>> {
+    if let Some(used) = store.inner.table(name) {
+        return Ok(used);
+    }
+    let records = store.inner.catalog()?;
+    let tables = || records.iter().filter(|(own, _)| !own.contains('.'));
+    let Some((table, record)) = tables().find(|(own, _)| own == name) else {
+        let known: Vec<_> = tables().map(|(name, _)| format!("`{name}`")).collect();
+        return Err(Error::unknown_name(("the store", "table", name), &known));
+    };
+    let rows = described(store, table, record).map_err(|reason| Error::Codec {
+        table: kept_text(table),
+        reason: format!("its record can't be read: {reason}"),
+    })?;
+    opening::open_online(store, rows)
+}
+
 /// Returns the row vtable of a table with this record, without a struct of its rows.
 ///
 /// # Errors
@@ -94,8 +113,8 @@ pub(super) fn find(
     (global, is_shard): (&[usize], bool),
 ) -> Result<Arc<OpenTable>> {
     store.inner.open_once(rows, |_| {
-        let engine = store.inner.engine()?;
-        let schema = rows.schema;
+        let (engine, schema) = (store.inner.engine()?, rows.schema);
+        let is_read_only = engine.is_read_only();
         let records = engine.catalog()?;
         let Some((_, record)) = records.iter().find(|(name, _)| name == schema.name) else {
             return Err(differs(schema));
@@ -115,7 +134,8 @@ pub(super) fn find(
         super::lists::find(engine, rows, &records, is_shard)?;
         let declared = Declared {
             record: described.encode(schema.name)?,
-            readable: readable.collect(),
+            // In a store that can be written, each query looks in the catalog whether its index is readable.
+            readable: readable.map(|is_readable| is_readable && is_read_only).collect(),
             ..Declared::default()
         };
         let tables = engine.find_table(schema, rows.parts())?.ok_or_else(|| differs(schema))?;

@@ -38,7 +38,7 @@ pub(super) fn open(
 ) -> Result<Arc<OpenTable>> {
     if shards.is_read_only() {
         store.inner.open_followed.get_or_init(|| open_followed);
-    } else {
+    } else if rows.has_rows() {
         renaming::rename_in_shards(store, shards, rows)?;
     }
     let main = open_main_table(store, shards, rows, online)?;
@@ -117,6 +117,8 @@ pub(super) fn open_in_all(
     rows: &TableRows,
     (main_table, online): (Option<&Arc<OpenTable>>, bool),
 ) -> Result<(Tables, Declared)> {
+    // Without its struct, the table is only read.
+    let is_read = shards.is_read_only() || !rows.has_rows();
     shards.add_first_maps(rows.schema, rows.distribution)?;
     let former = &|index: &str| renaming::former_of_global(shards, rows, index);
     shards.add_global_maps(rows.schema, rows.distribution.global(), former)?;
@@ -141,7 +143,7 @@ pub(super) fn open_in_all(
         }
     }
     let mut tables = finish_opened(shards, &routing, opened)?;
-    if routing.is_reference() && !shards.is_read_only() {
+    if routing.is_reference() && !is_read {
         copies.fill()?;
     }
     if routing.all_shards().is_empty()
@@ -149,7 +151,7 @@ pub(super) fn open_in_all(
         && let Some((at, (_, shard))) =
             shards.members().enumerate().find(|(_, (_, shard))| shard.opened().is_ok())
         && let Some(table) = tables.get_mut(at)
-        && (!shards.is_read_only() || has_table(shard.engine()?, rows.schema)?)
+        && (!is_read || has_table(shard.engine()?, rows.schema)?)
     {
         // All of its shards are detached, so it has no rows until keys are assigned to a shard.
         let part = ShardPart { is_added: true, ..ShardPart::default() };
@@ -166,7 +168,7 @@ pub(super) fn open_in_all(
             way_out: "attach a shard with `attach_shard`, or open the repository in a process that writes the store",
         });
     };
-    if rows.changes.is_some() && !shards.is_read_only() {
+    if rows.changes.is_some() && !is_read {
         let in_shards = shards.members().zip(&tables);
         let opened = in_shards.filter_map(|((_, shard), table)| Some((shard, table.as_deref()?)));
         let opened = opened.map(|(shard, table)| Ok((shard.store()?, table)));
@@ -198,7 +200,7 @@ pub(super) fn open_in_all(
     drop(checked);
     let tables = Tables::Several(tables);
     if online {
-        if !shards.is_read_only() {
+        if !is_read {
             all_shards::align(engines, &tables, rows, None)?;
         }
     } else {
@@ -359,7 +361,8 @@ pub(super) fn open_in(
     }
     let is_from_elsewhere = unchecked.is_some();
     let has_global = !rows.distribution.global().is_empty();
-    if is_from_elsewhere && shards.is_read_only() && has_global {
+    let is_untyped = !rows.has_rows() && !shards.is_read_only();
+    if is_from_elsewhere && (shards.is_read_only() && has_global || is_untyped) {
         return Err(Error::ShardUnavailable {
             shard: shard.name().to_string(),
             reason: format!(

@@ -5,6 +5,19 @@ use std::{any::Any, error, fmt, io, iter, path::Path};
 use super::Error;
 use crate::model::key::{DecodeError, StoreFailure};
 
+#[cfg(feature = "json")]
+impl Error {
+    /// Returns the error for a name that is none of these.
+    #[cold]
+    pub(crate) fn unknown_name(
+        (place, kind, name): (&str, &'static str, &str),
+        known: &[String],
+    ) -> Self {
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Self::UnknownName { place: place.to_owned(), kind, name: name.to_owned(), known }
+    }
+}
+
 impl Error {
     /// Returns the error for a directory that can't be opened.
     #[cold]
@@ -93,6 +106,8 @@ impl Error {
             };
         }
         copy! {
+            UnknownName { place, kind, name, known }
+            InvalidJson { place, reason }
             DuplicateKey { table, key }
             SequenceExhausted { table, last }
             OtherKey { table, given, key }

@@ -325,6 +325,28 @@ pub enum Error {
         len: usize,
     },
 
+    /// A table or an index that doesn't exist was named.
+    #[error("{place} has no {kind} `{name}`; it has {known}")]
+    UnknownName {
+        /// Where it was looked for.
+        place: String,
+        /// `table` or `index`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+
+    /// JSON is not a value of a key's field, or not a row of the table.
+    #[error("{place}: {reason}")]
+    InvalidJson {
+        /// The table, the index and the field.
+        place: String,
+        /// The value, and the expected form.
+        reason: String,
+    },
+
     /// A row can't be encoded.
     #[error("a row of table `{table}` can't be encoded: {reason}")]
     Codec {

@@ -17,6 +17,8 @@
 //! recorded ([`Lists::private_catalog`]). So a read transaction writes nothing.
 
 mod copies;
+#[cfg(feature = "json")]
+mod names;
 mod record;
 mod registry;
 mod releases;
@@ -445,6 +447,35 @@ impl Lists {
     #[inline]
     pub(crate) fn part<'t>(&'t self, copy: &'t [u8]) -> Result<Fields<'t, 't>, DecodeError> {
         self.read(|catalog| catalog.part(copy))
+    }
+
+    /// Appends a row in the [exact form](crate::model::exact), without its type.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Lists::decode). `out` may then have a part of the row.
+    #[cfg(feature = "json")]
+    pub(crate) fn append_json(&self, bytes: &[u8], out: &mut String) -> Result<(), DecodeError> {
+        let start = out.len();
+        self.read(|catalog| {
+            out.truncate(start);
+            let row = catalog.row(bytes, names::kept_name);
+            crate::model::exact::append(&row, out)
+                .map_err(|error| row.failure().unwrap_or_else(|| serde::ser::Error::custom(error)))
+        })
+    }
+
+    /// Passes a row that was read to its end, without its type.
+    ///
+    /// # Errors
+    ///
+    /// As for [`decode`](Lists::decode).
+    #[cfg(feature = "json")]
+    pub(crate) fn untyped<'t>(&'t self, bytes: &'t [u8]) -> Result<rows::Row<'t>, DecodeError> {
+        self.read(|catalog| {
+            catalog.decode::<serde::de::IgnoredAny>(bytes)?;
+            Ok(catalog.row(bytes, names::kept_name))
+        })
     }
 
     /// Makes the next version of the catalog.

@@ -2,39 +2,73 @@
 //!
 //! They have the range and the leap seconds of chrono, which cover all supported types of keys.
 
-use chrono::{NaiveDate, NaiveDateTime, NaiveTime, Timelike as _};
+/// The years of chrono.
+const YEARS: std::ops::RangeInclusive<i64> = -262_143..=262_142;
 
-pub(crate) fn date(text: &str) -> Option<i64> {
-    let date: NaiveDate = text.parse().ok()?;
-    Some(date.to_epoch_days().into())
-}
-
-/// Reads a date, or a date and a time.
-fn parse(text: &str) -> Option<NaiveDateTime> {
-    let Some((date, time)) = text.split_once(['T', ' ']) else {
-        return Some(text.parse::<NaiveDate>().ok()?.and_time(NaiveTime::MIN));
+/// Returns the days since 1970-01-01.
+pub(super) fn date(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.split_at_checked(1)? {
+        ("-", digits) => (-1, digits),
+        ("+", digits) => (1, digits),
+        _ => (1, text),
     };
-    // Further decimals would be lost.
-    if time.split_once('.').is_some_and(|(_, decimals)| !(1..=9).contains(&decimals.len())) {
+    let mut parts = digits.split('-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() || year.len() < 4 || month.len() != 2 || day.len() != 2 {
         return None;
     }
-    Some(date.parse::<NaiveDate>().ok()?.and_time(time.parse().ok()?))
+    let [year, month, day] = [unsigned(year)?, unsigned(month)?, unsigned(day)?].map(i64::from);
+    let year = sign * year;
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 => 28 + i64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !YEARS.contains(&year) || !(1..=days).contains(&day) {
+        return None;
+    }
+    // Years begin in March, so the leap day is the last day. An era has 400 years.
+    let (year, from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let of_era = year.rem_euclid(400);
+    let of_year = (153 * from_march + 2) / 5 + day - 1;
+    let days = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
+    Some(year.div_euclid(400) * 146_097 + days - 719_468)
 }
 
-/// Returns the days since 1970-01-01, the seconds since midnight and the nanoseconds.
-pub(crate) fn date_time(text: &str) -> Option<(i64, u32, u32)> {
-    let (date, time) = parse(text).map(|it| (it.date(), it.time()))?;
-    Some((date.to_epoch_days().into(), time.num_seconds_from_midnight(), time.nanosecond()))
+/// Reads a date, or a date and a time. Returns the days since 1970-01-01, the seconds since midnight and the nanoseconds.
+pub(super) fn date_time(text: &str) -> Option<(i64, u32, u32)> {
+    let Some((day, time)) = text.split_once(['T', ' ']) else { return Some((date(text)?, 0, 0)) };
+    let (time, nanos) = match time.split_once('.') {
+        // Further decimals would be lost.
+        Some((time, decimals)) => (time, nanoseconds(decimals)?),
+        None => (time, 0),
+    };
+    let mut parts = time.split(':');
+    let mut part = |least| {
+        let part = parts.next().filter(|part| part.len() == 2).and_then(unsigned);
+        part.filter(|part| *part < least)
+    };
+    let (hour, minute) = (part(24)?, part(60)?);
+    let has_seconds = time.len() > 5;
+    let second = if has_seconds { part(61)? } else { 0 };
+    if parts.next().is_some() || (!has_seconds && nanos > 0) {
+        return None;
+    }
+    let leap = second / 60;
+    Some((date(day)?, hour * 3600 + minute * 60 + second - leap, nanos + leap * 1_000_000_000))
 }
 
 /// Returns the seconds since 1970 and the nanoseconds.
-pub(crate) fn instant(text: &str) -> Option<(i64, u32)> {
-    let time = parse(text.strip_suffix('Z').unwrap_or(text))?.and_utc();
-    Some((time.timestamp(), time.timestamp_subsec_nanos()))
+#[must_use]
+pub fn instant(text: &str) -> Option<(i64, u32)> {
+    let (days, seconds, nanos) = date_time(text.strip_suffix('Z').unwrap_or(text))?;
+    Some((days * 86_400 + i64::from(seconds), nanos))
 }
 
 /// Reads `90`, `1.5s` and `250ms`.
-pub(crate) fn duration(text: &str) -> Option<(u64, u32)> {
+pub(super) fn duration(text: &str) -> Option<(u64, u32)> {
     if let Some(millis) = text.strip_suffix("ms") {
         let millis: u64 = millis.parse().ok()?;
         return Some((millis / 1000, (millis % 1000) as u32 * 1_000_000));
@@ -60,9 +94,8 @@ fn unsigned(digits: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use index_table::__private::admin::PlainKey;
-
     use super::*;
+    use crate::model::key::PlainKey;
 
     fn show_date(days: i64) -> Option<String> {
         PlainKey::Signed(days.into()).show_as("date")

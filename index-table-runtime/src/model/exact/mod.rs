@@ -11,11 +11,25 @@
 //! Everything else has the form that serde gives it in JSON. The forms are read where the type of the row has such a
 //! value.
 
+mod calendar;
+mod id;
+mod key;
 mod read;
 mod write;
 
-pub(crate) use read::from_value;
-pub(crate) use write::to_json;
+pub use calendar::instant;
+pub use key::{key_of, value_of};
+pub use read::{ReadError, from_known_fields, from_value};
+pub use write::{WriteError, append, to_string};
+
+/// Reads hex digits.
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    if !digits.len().is_multiple_of(2) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let pairs = (0..digits.len()).step_by(2);
+    pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
+}
 
 #[cfg(test)]
 mod tests {
@@ -45,9 +59,9 @@ mod tests {
     struct Wrapped(u64);
 
     fn through<T: Serialize + DeserializeOwned>(value: &T) -> (String, T) {
-        let json = to_json(value).expect("JSON");
+        let json = to_string(value).expect("JSON");
         let read = serde_json::from_str(&json).expect("JSON that serde_json reads");
-        (json, from_value(read).expect("a value of the type"))
+        (json, from_value(&read).expect("a value of the type"))
     }
 
     #[track_caller]
@@ -108,7 +122,7 @@ mod tests {
             assert_eq!(read.to_bits(), bits, "{json}");
         }
         exact(&f64::INFINITY, r#"{"$float":"inf"}"#);
-        assert_eq!(to_json(&f32::NAN).expect("JSON"), r#"{"$float":"0x7fc00000"}"#);
+        assert_eq!(to_string(&f32::NAN).expect("JSON"), r#"{"$float":"0x7fc00000"}"#);
     }
 
     #[test]
@@ -122,6 +136,13 @@ mod tests {
         exact(&Some(Some(None::<u8>)), r#"{"$some":{"$some":null}}"#);
         exact(&Some(()), r#"{"$some":null}"#);
         exact(&BTreeMap::from([(Some(1), 2)]), r#"{"$map":[[1,2]]}"#);
+    }
+
+    #[test]
+    fn forms_of_binary_formats_are_read_too() {
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let json = serde_json::json!({ "V4": [127, 0, 0, 1] });
+        assert_eq!(from_value::<IpAddr>(&json).expect("an address"), address);
     }
 
     #[test]
@@ -158,10 +179,14 @@ mod tests {
             #[expect(dead_code, reason = "only read")]
             id: u8,
         }
-        let row = |json: &str| from_value::<Row>(serde_json::from_str(json).expect("JSON"));
+        let row = |json: &str| from_value::<Row>(&serde_json::from_str(json).expect("JSON"));
         assert!(row(r#"{"id": 256}"#).is_err());
         assert!(row(r#"{"id": "1"}"#).is_err());
         assert!(row("{}").expect_err("refused").to_string().contains("id"));
         assert!(row(r#"{"id": {"$int": "x"}}"#).is_err());
+        assert!(row(r#"{"id": 1, "other": 2}"#).is_ok());
+        let json = serde_json::json!({ "id": 1, "other": 2 });
+        let error = from_known_fields::<Row>(&json).expect_err("refused").to_string();
+        assert_eq!(error, "unknown field `other`");
     }
 }

@@ -1,15 +1,15 @@
 //! Reads UUIDs, ULIDs and decimal numbers in their usual forms.
 
-use crate::value;
+use super::bytes_of;
 
-pub(crate) fn uuid(text: &str) -> Option<Vec<u8>> {
-    value::bytes(&text.replace('-', "")).filter(|bytes| bytes.len() == 16)
+pub(super) fn uuid(text: &str) -> Option<Vec<u8>> {
+    bytes_of(&text.replace('-', "")).filter(|bytes| bytes.len() == 16)
 }
 
 /// Crockford's digits.
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-pub(crate) fn ulid(text: &str) -> Option<Vec<u8>> {
+pub(super) fn ulid(text: &str) -> Option<Vec<u8>> {
     if text.len() != 26 {
         return None;
     }
@@ -23,7 +23,7 @@ pub(crate) fn ulid(text: &str) -> Option<Vec<u8>> {
 /// The digits of a decimal number in a key: 0.d₁…d₂₉ · 10ᵉ, as the format describes it.
 const LENGTH: u32 = 29;
 
-pub(crate) fn decimal(text: &str) -> Option<Vec<u8>> {
+pub(super) fn decimal(text: &str) -> Option<Vec<u8>> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text),
@@ -58,9 +58,8 @@ pub(crate) fn decimal(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use index_table::__private::admin::PlainKey;
-
     use super::*;
+    use crate::model::key::PlainKey;
 
     fn shown(name: &str, bytes: &[u8]) -> String {
         PlainKey::Bytes(bytes.to_vec()).show_as(name).expect("a value of the type")
@@ -77,7 +76,7 @@ mod tests {
             ("12.5", "9e002863c1f5cdae42f954000000"),
         ] {
             let bytes = decimal(text).expect("a number");
-            assert_eq!(value::hex(&bytes), format!("0x{hex}"), "{text}");
+            assert_eq!(Some(&bytes), bytes_of(hex).as_ref(), "{text}");
             assert_eq!(shown("decimal", &bytes), text);
         }
         for text in ["", "-", "1e5", "1.2.3", "792281625142643375935439503350.5"] {
