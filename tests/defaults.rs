@@ -177,7 +177,11 @@ fn check(kind: Kind, path: &Path, rows: u32) -> TestResult {
     check_tags(&store, &TagRepository::open(&store)?, rows)
 }
 
-on_each_kind!(entries_have_the_values_of_their_rows, a_build_online_writes_the_values_of_the_rows);
+on_each_kind!(
+    entries_have_the_values_of_their_rows,
+    a_build_online_writes_the_values_of_the_rows,
+    entries_have_the_values_of_converted_rows,
+);
 
 /// A shard can't write these rows again by itself: other shards have copies of them, or data of their entries.
 fn entries_have_the_values_of_their_rows(kind: Kind) -> TestResult {
@@ -449,5 +453,229 @@ fn an_index_over_rows_without_an_order_is_built_in_each_shard() -> TestResult {
     assert_eq!(texts.find_by_ids(&txn, 7).count()?, 3);
     assert_eq!(texts.find_by_whole(&txn, "Oslo").rows().count(), 60);
     assert!(texts.verify(&txn).run()?.is_clean());
+    Ok(())
+}
+
+/// Two versions of a row. Its conversion has another result each time.
+mod versions {
+    use index_table::RowVersion;
+
+    use super::{Deserialize, IndexTable, Serialize, next_token};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "people", shard_by = tenant, shard_map = "tenants", version = 1)]
+    #[index(name, name = "whole", strategy = "full", scope = "global")]
+    pub(super) struct PersonV1 {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) name: String,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "people", shard_by = tenant, shard_map = "tenants", version = 2, previous = PersonV1)]
+    #[index(name, name = "whole", strategy = "full", scope = "global")]
+    #[index(token)]
+    #[aggregate(sum = [token])]
+    pub(super) struct Person {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) name: String,
+        pub(super) token: u64,
+    }
+
+    impl From<PersonV1> for Person {
+        fn from(old: PersonV1) -> Self {
+            Self { tenant: old.tenant, id: old.id, name: old.name, token: next_token() }
+        }
+    }
+}
+
+fn entries_have_the_values_of_converted_rows(kind: Kind) -> TestResult {
+    use versions::{PersonRepository, PersonV1, PersonV1Repository};
+    for rows in [30, 3000] {
+        let dir = tempfile::tempdir()?;
+        {
+            let store = open(kind, dir.path())?;
+            let people = PersonV1Repository::open(&store)?;
+            for tenant in TENANTS {
+                let person = |id| PersonV1 { tenant, id, name: format!("N{}", id % 7) };
+                store.transaction(|txn| {
+                    (0..rows).try_for_each(|id| people.insert(txn, &person(id)))
+                })?;
+            }
+        }
+        for _ in 0..2 {
+            let store = open(kind, dir.path())?;
+            let people = PersonRepository::open(&store)?;
+            let txn = store.read()?;
+            let all = people.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+            assert_eq!(all.len(), rows as usize * TENANTS.len());
+            for row in &all {
+                let found = people.find_by_token(&txn, row.token).rows();
+                assert_eq!(found.collect::<Result<Vec<_>>>()?.iter().collect::<Vec<_>>(), [row]);
+            }
+            let mut whole = people.by_whole(&txn).rows().collect::<Result<Vec<_>>>()?;
+            whole.sort_by_key(|row| (row.tenant, row.id));
+            assert_eq!(whole, all, "full entries have another token");
+            let sum: i128 = all.iter().map(|row| i128::from(row.token)).sum();
+            assert_eq!(people.aggregate(&txn)?.sum_token, sum);
+            assert!(people.verify(&txn).run()?.is_clean());
+        }
+    }
+    Ok(())
+}
+
+/// Releases with a type inside of the rows to which the latest has added a field.
+mod inside {
+    use super::{Deserialize, IndexTable, Serialize, next_token};
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    pub(super) struct Earlier {
+        pub(super) x: u8,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    pub(super) struct Later {
+        #[serde(default)]
+        pub(super) y: String,
+        pub(super) x: u8,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "shapes", repository = LaterShapes)]
+    pub(super) struct LaterShape {
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) inside: Later,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "shapes", repository = Shapes)]
+    #[index(token, unique)]
+    pub(super) struct Shape {
+        #[primary_key]
+        pub(super) id: u32,
+        #[serde(default = "next_token")]
+        pub(super) token: u64,
+        pub(super) inside: Earlier,
+    }
+}
+
+/// A build adds the missing fields to a row that it can't write as a whole.
+#[test]
+fn a_build_of_an_earlier_release_keeps_the_fields_inside_of_others() -> TestResult {
+    use inside::{Earlier, Later, LaterShape, LaterShapes, Shape, Shapes};
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    // The release with tokens is known before a row has `y`.
+    {
+        let shapes = Shapes::open(&store)?;
+        let shape = Shape { id: 0, token: 1, inside: Earlier { x: 1 } };
+        store.transaction(|txn| shapes.insert(txn, &shape))?;
+        store.transaction(|txn| shapes.delete(txn, 0))?;
+    }
+    let later = |id: u32| LaterShape { id, inside: Later { y: format!("y{id}"), x: 7 } };
+    {
+        let shapes = LaterShapes::open(&store)?;
+        store.transaction(|txn| (0..9).try_for_each(|id| shapes.insert(txn, &later(id))))?;
+    }
+    for _ in 0..2 {
+        let shapes = Shapes::open(&store)?;
+        let txn = store.read()?;
+        let all = shapes.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+        assert_eq!(all.len(), 9);
+        for row in &all {
+            assert_eq!(row.inside, Earlier { x: 7 });
+            assert_eq!(shapes.get_by_token(&txn, row.token)?.as_ref(), Some(row));
+        }
+        assert!(shapes.verify(&txn).run()?.is_clean());
+        drop(txn);
+        let refused = store.transaction(|txn| shapes.update(txn, 3, |shape| shape.token = 3));
+        assert!(matches!(refused, Err(Error::UnknownField { .. })), "{refused:?}");
+    }
+    let shapes = LaterShapes::open(&store)?;
+    let rows = shapes.all(&store.read()?).rows().collect::<Result<Vec<_>>>()?;
+    assert_eq!(rows, (0..9).map(later).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Releases of a table whose rows several shards have to write again at the same time.
+mod letters {
+    use super::{Deserialize, IndexTable, Serialize, first};
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "letters", shard_by = tenant, shard_map = "tenants", repository = Letters)]
+    #[index(town, name = "whole", strategy = "full", scope = "global")]
+    pub(super) struct Letter {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) town: String,
+    }
+
+    macro_rules! referring {
+        ($repository:ident, $name:ident, $default:literal) => {
+            #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+            #[table(name = "letters", shard_by = tenant, shard_map = "tenants", repository = $repository)]
+            #[index(town, name = "whole", strategy = "full", scope = "global")]
+            #[index(code)]
+            pub(super) struct $name {
+                #[primary_key]
+                pub(super) tenant: u32,
+                #[primary_key]
+                pub(super) id: u32,
+                pub(super) town: String,
+                #[serde(default = $default)]
+                #[references(first::Code)]
+                pub(super) code: u32,
+            }
+        };
+    }
+
+    fn one() -> u32 {
+        1
+    }
+
+    fn two() -> u32 {
+        2
+    }
+
+    referring!(ToOne, LetterToOne, "one");
+    referring!(ToTwo, LetterToTwo, "two");
+}
+
+/// All shards write the rows again before the index is built.
+#[test]
+fn shards_refuse_a_default_that_refers_to_no_row() -> TestResult {
+    use letters::{Letter, Letters, ToOne, ToTwo};
+    let dir = tempfile::tempdir()?;
+    let store = open(Kind::Several, dir.path())?;
+    let codes = first::CodeRepository::open(&store)?;
+    store.transaction(|txn| codes.insert(txn, &first::Code { code: 1 }))?;
+    {
+        let letters = Letters::open(&store)?;
+        for tenant in TENANTS {
+            let letter = |id| Letter { tenant, id, town: "Oslo".to_owned() };
+            store.transaction(|txn| (0..9).try_for_each(|id| letters.insert(txn, &letter(id))))?;
+        }
+    }
+    drop(ToOne::open_online(&store)?);
+    let refused = ToTwo::open(&store).map(drop);
+    let Err(Error::MissingReference { table: "letters", key, to: "codes", referred, .. }) = refused
+    else {
+        return Err(format!("{refused:?}").into());
+    };
+    assert_eq!((key.as_str(), referred.as_str()), ("(3, 0)", "2"));
+    // No row was written with it.
+    let letters = ToOne::open(&store)?;
+    let txn = store.read()?;
+    assert_eq!(letters.find_by_code(&txn, 1).count()?, 27);
+    assert!(letters.all(&txn).rows().all(|letter| letter.is_ok_and(|letter| letter.code == 1)));
+    assert!(store.verify()?.is_clean());
     Ok(())
 }

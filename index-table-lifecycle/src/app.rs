@@ -24,7 +24,8 @@ use crate::{
     random::Random,
     script::Config,
     tables::{
-        self, BUILT, Entry, Filler, KINDS, Kind, KindRepository, Progress, Tables, built, first,
+        self, BUILT, Entry, Filler, KINDS, Kind, KindRepository, Progress, SAMPLES, Tables, built,
+        first,
     },
 };
 
@@ -148,7 +149,7 @@ impl App {
         if let Some(open) = &*lock(&self.open) {
             return Ok(open.handle.clone());
         }
-        self.open(false)
+        self.open(false, false)
     }
 
     pub(crate) fn options(&self, archive: &Path) -> index_table::Options {
@@ -241,8 +242,9 @@ impl App {
         options.open(path)
     }
 
-    /// Opens the store, and starts the threads. `online` leaves the indexes of fillers to a build.
-    pub(crate) fn open(self: &Arc<Self>, online: bool) -> Outcome<Handle> {
+    /// Opens the store, and starts the threads. `online` leaves the indexes of fillers to a build. With `adds_field`, an earlier release
+    /// has written samples before.
+    pub(crate) fn open(self: &Arc<Self>, online: bool, adds_field: bool) -> Outcome<Handle> {
         let mut open = lock(&self.open);
         if let Some(open) = &*open {
             return Ok(open.handle.clone());
@@ -261,6 +263,9 @@ impl App {
         let online = online && self.record_unbuilt(&store)?;
         if online {
             drop(first::FillerRepository::open(&store)?);
+            if adds_field && !is_new {
+                self.write_samples(&store)?;
+            }
         }
         let handle = Handle::of(store, online)?;
         if is_new {
@@ -289,6 +294,26 @@ impl App {
         };
         *open = Some(Threads { handle: handle.clone(), stop, joined: threads, workers });
         Ok(handle)
+    }
+
+    /// Writes samples without a number, in the place of others if there are many.
+    fn write_samples(&self, store: &Store) -> Outcome {
+        let samples = first::SampleRepository::open(store)?;
+        for tenant in 0..self.config.tenants {
+            let written = store.transaction(|txn| {
+                let last = samples.find_by_tenant(txn, tenant).rev().keys().next().transpose()?;
+                let next = last.map_or(0, |(_, id)| id + 1);
+                let old = next.saturating_sub(SAMPLES);
+                samples.find_by_tenant_id_range(txn, tenant, ..old).query().delete(txn)?;
+                (next..next + 20)
+                    .try_for_each(|id| samples.insert(txn, &first::Sample { tenant, id }))
+            });
+            match written.map_err(Failure::from) {
+                Err(failure) if failure.is_expected() => {}
+                written => written?,
+            }
+        }
+        Ok(())
     }
 
     /// Inserts the first rows.

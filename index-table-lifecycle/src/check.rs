@@ -98,7 +98,39 @@ impl Check<'_, '_> {
         if let Some(other) = found.iter().find(|row| state.sessions.get(&row.id) != Some(*row)) {
             return wrong(format!("{}: {other:?} was deleted or replaced", at("sessions")));
         }
+        self.samples(tenant)?;
         self.others(progress)
+    }
+
+    /// Compares the samples of a tenant with their entries and totals. A number that is computed again is in neither.
+    fn samples(&self, tenant: u32) -> Outcome {
+        let (samples, txn) = (&self.tables.samples, self.txn);
+        let compare = || -> Outcome {
+            let rows = collected(samples.find_by_tenant(txn, tenant).rows())?;
+            for row in &rows {
+                let found =
+                    collected(samples.find_by_tenant_number(txn, tenant, row.number).rows())?;
+                same(
+                    || format!("the samples by number {}", row.number),
+                    &found.first(),
+                    &Some(row),
+                )?;
+            }
+            let totals = samples.aggregate_by_tenant(txn, tenant)?;
+            let sum = rows.iter().map(|row| i128::from(row.number)).sum::<i128>();
+            let what = || format!("the totals of the samples of tenant {tenant}");
+            same(what, &(totals.count, totals.sum_number), &(rows.len() as u64, sum))
+        };
+        // The numbers can be other ones each time until the index is built.
+        let is_readable = |scan: Result<u64>| match scan {
+            Err(Error::IndexNotReadable { .. }) if built(&self.tables.kinds, txn).is_none() => {
+                Ok(false)
+            }
+            found => found.map(|_| true),
+        };
+        let has_totals = samples.aggregate_by_tenant(txn, tenant).map(|totals| totals.count);
+        let has_entries = samples.find_by_tenant_number(txn, tenant, 0).count();
+        if is_readable(has_totals)? && is_readable(has_entries)? { compare() } else { Ok(()) }
     }
 
     /// Looks up every unique key, also those that no row has.

@@ -395,7 +395,7 @@ pub(crate) fn promote(app: &Arc<App>) -> Outcome {
         return Err(error.into());
     }
     end_promotion(app)?;
-    app.open(false).map(drop)
+    app.open(false, false).map(drop)
 }
 
 /// Makes the promoted follower the store.

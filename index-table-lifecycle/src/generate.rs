@@ -125,7 +125,29 @@ pub(crate) fn script(seed: u64, without: &[String]) -> Script {
         let chosen = text.iter().map(|text| Step::new(text));
         steps.extend(chosen.filter(|step| without.iter().all(|name| name != step.name())));
     }
+    insert_later(&mut Random::new(&[seed, 10]), &mut steps, without);
     Script { config, steps }
+}
+
+/// Inserts steps that earlier versions of this program did not have. Without them, a seed has the script that it had.
+fn insert_later(random: &mut Random, steps: &mut Vec<Step>, without: &[String]) {
+    let is_chosen = |name: &str| without.iter().all(|it| it != name);
+    for _ in 0..random.below(3) {
+        let (at, beside) = (random.below(steps.len() as u64) as usize, random.one_in(2));
+        let beside = if beside { "&" } else { "" };
+        let field = ["close", "open online field", &format!("{beside}build")].map(Step::new);
+        if is_chosen("field") && is_chosen("build") {
+            steps.splice(at..at, field);
+        }
+    }
+    if random.one_in(4) {
+        let at = random.below(steps.len() as u64) as usize;
+        let (seed, millis) = (random.below(1 << 32), 100 + random.below(600));
+        let step = Step::new(&format!("releases {seed} {millis}"));
+        if is_chosen("releases") {
+            steps.insert(at, Step { beside: random.one_in(2), ..step });
+        }
+    }
 }
 
 fn step(

@@ -22,6 +22,7 @@ mod generate;
 mod model;
 mod perform;
 mod reduce;
+mod releases;
 mod run;
 mod script;
 mod tables;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         ["reader", dir, config, millis] => {
             forked::reader(Path::new(dir), config, millis.parse().unwrap_or_default())
         }
+        ["release", dir, release, numbers @ ..] => release_of(dir, release, numbers),
         ["run", options @ ..] => random(options),
         ["script", file, times @ ..] => again(file, times.first()),
         ["reduce", file, options @ ..] => reduce(file, options),
@@ -62,6 +64,13 @@ fn main() -> ExitCode {
         _ => Err(USAGE.to_owned()),
     };
     index_table_proof::end(outcome)
+}
+
+/// A process of the step `releases`.
+fn release_of(dir: &str, release: &str, numbers: &[&str]) -> Result<(), String> {
+    let mut numbers = numbers.iter();
+    let numbers = [number(numbers.next())?, number(numbers.next())?, number(numbers.next())?];
+    releases::run(Path::new(dir), release, numbers).map_err(|failure| failure.to_string())
 }
 
 fn number(text: Option<&&str>) -> Result<u64, String> {

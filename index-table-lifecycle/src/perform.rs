@@ -20,7 +20,7 @@ use crate::{
 /// Performs a step, and returns a word for the parent.
 pub(crate) fn perform(app: &Arc<App>, step: &Step) -> Outcome {
     match step.name() {
-        "open" => app.open(step.has("online")).map(drop),
+        "open" => app.open(step.has("online"), step.has("field")).map(drop),
         "close" => {
             app.close();
             Ok(())
@@ -40,6 +40,7 @@ pub(crate) fn perform(app: &Arc<App>, step: &Step) -> Outcome {
         "promote" => copies::promote(app),
         "read-only" => crate::forked::read_only(app, step.number(1)),
         "fork" => crate::forked::fork(app, step),
+        "releases" => crate::releases::releases(app, step),
         _ => change(app, step, &app.handle()?),
     }
 }
@@ -50,7 +51,9 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         ("build", _) => {
             let steps = tables.fillers.build(store).batch_bytes(1000);
             let built = steps.progress(|_| app.rest()).run()?;
-            if built.is_readable() {
+            let steps = tables.samples.build(store).batch_bytes(200);
+            let samples = steps.progress(|_| app.rest()).run()?;
+            if built.is_readable() && samples.is_readable() {
                 app.record_built(handle)
             } else {
                 wrong("the built indexes are not readable")

@@ -1,6 +1,13 @@
 //! The tables: every kind of table, index and attribute. The rows of a tenant have its number as shard key.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    process,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use index_table::{Durability, IndexTable, Options, Result, RowVersion, Store};
 use serde::{Deserialize, Serialize};
@@ -130,6 +137,42 @@ pub(crate) mod first {
         pub(crate) id: u32,
         pub(crate) code: u64,
     }
+
+    /// The samples without their number.
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "samples", shard_by = tenant, shard_map = "tenants")]
+    pub(crate) struct Sample {
+        #[primary_key]
+        pub(crate) tenant: u32,
+        #[primary_key]
+        pub(crate) id: u32,
+    }
+}
+
+/// Returns another number each time, in each process.
+pub(crate) fn next_number() -> u64 {
+    static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| {
+        let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos() as u64;
+        AtomicU64::new(now ^ u64::from(process::id()) << 48)
+    });
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// The number of samples of a tenant before the first ones are deleted.
+pub(crate) const SAMPLES: u32 = 60;
+
+/// Rows whose number has a default that is another value each time. The release that writes them does not know it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "samples", shard_by = tenant, shard_map = "tenants")]
+#[index(tenant, number)]
+#[aggregate(tenant, sum = [number])]
+pub(crate) struct Sample {
+    #[primary_key]
+    pub(crate) tenant: u32,
+    #[primary_key]
+    pub(crate) id: u32,
+    #[serde(default = "next_number")]
+    pub(crate) number: u64,
 }
 
 #[derive(Deserialize, RowVersion)]
@@ -276,10 +319,11 @@ macro_rules! tables {
         pub(crate) struct Tables {
             $(pub(crate) $field: $repository,)*
             pub(crate) fillers: FillerRepository,
+            pub(crate) samples: SampleRepository,
         }
 
         impl Tables {
-            /// Opens all tables. `online` leaves the building of the fillers' indexes to a later build.
+            /// Opens all tables. `online` leaves the building of the indexes of fillers and samples to a later build.
             pub(crate) fn open(store: &Store, online: bool) -> Result<Self> {
                 Ok(Self {
                     $($field: $repository::open(store)?,)*
@@ -287,6 +331,11 @@ macro_rules! tables {
                         FillerRepository::open_online(store)?
                     } else {
                         FillerRepository::open(store)?
+                    },
+                    samples: if online {
+                        SampleRepository::open_online(store)?
+                    } else {
+                        SampleRepository::open(store)?
                     },
                 })
             }

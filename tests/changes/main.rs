@@ -7,6 +7,7 @@ mod declaration;
 mod moved;
 mod random;
 mod random_shards;
+mod releases;
 mod retention;
 mod shards;
 #[path = "../support/stores.rs"]

@@ -121,22 +121,6 @@ impl Drop for Client {
     }
 }
 
-/// Opens the table with another release, as soon as the thread of the store that builds announced indexes does not use it.
-fn open_when_unused(store: &Store, release: &str) -> Result<Box<dyn Table>> {
-    let begun = Instant::now();
-    loop {
-        match open_release(store, release) {
-            Err(Error::SchemaMismatch { difference, .. })
-                if difference.contains("this process uses it")
-                    && begun.elapsed() < Duration::from_secs(5) =>
-            {
-                thread::sleep(Duration::from_millis(20));
-            }
-            opened => return opened,
-        }
-    }
-}
-
 /// Runs in the other process.
 pub(crate) fn run(place: &Place) -> TestResult {
     let store = place.open()?;
@@ -148,7 +132,7 @@ pub(crate) fn run(place: &Place) -> TestResult {
             ("open", _) => {
                 // The declaration of before is not in use any more.
                 table = None;
-                open_when_unused(&store, rest).map(|opened| {
+                open_release(&store, rest).map(|opened| {
                     table = Some(opened);
                     "ok".to_owned()
                 })
@@ -157,11 +141,7 @@ pub(crate) fn run(place: &Place) -> TestResult {
                 posts = Some(opened);
                 "ok".to_owned()
             }),
-            (_, Some(table)) => match table.run(&store, command, rest) {
-                // A server can return it once after a change of the declaration.
-                Err(Error::SnapshotTooOld { .. }) => table.run(&store, command, rest),
-                done => done,
-            },
+            (_, Some(table)) => table.run(&store, command, rest),
             (_, None) => unreachable!("{command}"),
         };
         let answer = answer.unwrap_or_else(|error| error.to_string());

@@ -91,6 +91,16 @@ impl<'de, 'c> Fields<'de, 'c> {
         }
     }
 
+    /// Returns the names in the list of the row, in its order. Empty for a row that is not written as a struct, because of
+    /// `flatten` or `transparent`.
+    pub fn names(&self) -> impl Iterator<Item = &'c str> + use<'c> {
+        let fields: &'c [Field] = match self.row {
+            Row::Struct(fields) | Row::Part(fields) => fields,
+            Row::Map(..) | Row::Whole(_) => &[],
+        };
+        fields.iter().map(|field| field.name.text())
+    }
+
     /// Reads a field. The first of `names` is its name, the others are its aliases; the first of them that the row has
     /// counts. `None` if the row has none of them.
     ///

@@ -214,6 +214,16 @@ fn has_same_long_list(version: u32, row: &[u8], other: &[u8]) -> bool {
     list(row).is_ok_and(|own| list(other) == Ok(own))
 }
 
+/// Whether reading the stored row once more has the same result as `row`.
+pub(crate) fn reads_alike<R: Entity>(
+    lists: &Lists,
+    bytes: &[u8],
+    row: &R,
+) -> Result<bool, DecodeError> {
+    let once = encoded_to_read(lists, row)?;
+    Ok(once == encoded_to_read(lists, &decode::<R>(lists, bytes)?)?)
+}
+
 fn encoded_to_read<R: Entity>(lists: &Lists, row: &R) -> Result<Vec<u8>, DecodeError> {
     let mut bytes = Vec::new();
     row.encode(RowOutput { lists, is_private: true, bytes: &mut bytes })

@@ -453,7 +453,8 @@ impl TableRows {
 
     /// Loads the row that is stored under `primary_key` with the current lists, and returns whether its bytes are others. They
     /// replace the content of `renewed`. The fields of a later release stay in the row; a row with such a field inside of a known one
-    /// stays as it is, and so does a row of an older version. Fails if the row has another primary key.
+    /// gets the fields that it lacks, and otherwise stays as it is. So does a row of an older version whose conversion has the same
+    /// result each time. Fails if the row has another primary key.
     pub(crate) fn load_renewed(
         &self,
         image: &mut Image,
@@ -475,8 +476,9 @@ impl TableRows {
                 let kept = row::carry(&self.lists, self.schema.version, rows, &unknown.fields);
                 Some(kept.map_err(|error| self.corrupt(error, primary_key))?)
             }
-            // What it would lose is not known, or can't be kept.
-            _ => Some(bytes.to_vec()),
+            Ok(_) => Some(self.completed(bytes, renewed).unwrap_or_else(|_| bytes.to_vec())),
+            // What it would lose is not known.
+            Err(_) => Some(bytes.to_vec()),
         };
         if let Some(kept) = kept {
             *renewed = kept;
@@ -484,6 +486,26 @@ impl TableRows {
         }
         self.check_primary_key(image, primary_key)?;
         Ok(renewed != bytes)
+    }
+
+    /// Returns the stored row with those fields of the same row, as its type writes it, that it lacks.
+    fn completed(&self, bytes: &[u8], renewed: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        let version = self.schema.version;
+        let own = self.lists.fields(row::body(bytes, version)?)?;
+        let written: Vec<_> = self.lists.fields(row::body(renewed, version)?)?.names().collect();
+        let unread = (self.vtable.unknown)(&self.lists, bytes, 0)?.fields;
+        // A field that is read by an alias is not lacking.
+        let is_alias = |name: &str| !written.contains(&name) && !unread.iter().any(|it| it == name);
+        if own.names().any(is_alias) {
+            return Ok(bytes.to_vec());
+        }
+        let is_lacking = |name: &&&str| !own.names().any(|own| own == **name);
+        let lacking: Vec<_> =
+            written.iter().filter(is_lacking).map(|&name| name.to_owned()).collect();
+        if lacking.is_empty() {
+            return Ok(bytes.to_vec());
+        }
+        row::carry(&self.lists, version, [renewed, bytes], &lacking)
     }
 
     /// Loads a row that is stored under `primary_key`. Fails if the row has another primary key.
@@ -599,11 +621,10 @@ fn load_renewed<R: Entity>(
     renewed: &mut Vec<u8>,
 ) -> Result<Result<()>, DecodeError> {
     let row = row::decode::<R>(lists, bytes)?;
-    // A conversion has the same result each time.
-    let is_current = row::body(bytes, R::TABLE.version).is_ok();
-    if is_current {
+    if row::body(bytes, R::TABLE.version).is_ok() || !row::reads_alike(lists, bytes, &row)? {
         row::encode(lists, &row, renewed)?;
     } else {
+        // A conversion with the same result each time.
         renewed.extend_from_slice(bytes);
     }
     if renewed == bytes {

@@ -16,10 +16,10 @@ use super::{
     Client, Engines, Shards, Store, follower,
     open_table::{OpenTable, Readable},
     relied::KnownRecords,
+    rollout::Rollout,
     transaction,
 };
 use crate::{
-    background::Job,
     engine::{self, Conflicts, Limit, Records, WhenFull},
     locks::{Mutex, MutexGuard, rank},
     model::{
@@ -66,8 +66,8 @@ pub(crate) struct Inner {
     pub(super) follower: Mutex<Weak<follower::Shared>>,
     /// The lists of the tables.
     pub(super) lists: Arc<TableLists>,
-    /// Builds announced indexes; `None` until there is one.
-    rollout: Mutex<Option<Job>, rank::Rollout>,
+    /// Builds indexes that records lacked.
+    pub(crate) rollout: Arc<Rollout>,
     /// In the store of a follower, opens the tables in use in the shards to which their rows have moved; `None` before the
     /// first table is opened.
     pub(crate) open_followed: OnceLock<fn(&Store, &Shards)>,
@@ -160,7 +160,7 @@ impl Inner {
             requests: Requests::default(),
             follower,
             lists,
-            rollout: Mutex::default(),
+            rollout: Arc::default(),
             open_followed: OnceLock::new(),
         }
     }
@@ -172,13 +172,14 @@ impl Inner {
 
     /// Opens a table, or returns the open table while a repository of it is in use. While it is in use, a
     /// different declaration is refused, since each repository would write rows without the indexes of the
-    /// other.
+    /// other. If only the thread of [`Rollout`] uses it, waits for the end of its batch.
     pub(crate) fn open_once(
         &self,
         rows: &TableRows,
         open: impl FnOnce(&Engines) -> Result<(Tables, Declared)>,
     ) -> Result<Arc<OpenTable>> {
         let schema = rows.schema;
+        self.rollout.wait_for(schema.name);
         if let Some(used) = self.used(rows)? {
             return Ok(used);
         }
@@ -217,6 +218,7 @@ impl Inner {
             lacking: lacking.into(),
             records: KnownRecords::default(),
             client,
+            rollout: Arc::clone(&self.rollout),
             readable,
             tried: AtomicU64::new(0),
             shared: Arc::new(SharedTable {
@@ -251,18 +253,6 @@ impl Inner {
         let opened = Opened { table: Arc::downgrade(&table), since };
         self.tables().insert(schema.name, opened);
         Ok(table)
-    }
-
-    /// Starts the job that builds announced indexes, or runs it after some time.
-    pub(crate) fn watch_rollout(&self, start: impl FnOnce() -> Option<Job>) {
-        let mut rollout = self.rollout.lock();
-        match rollout.take().filter(|job| !job.has_ended()) {
-            Some(job) => {
-                job.wake();
-                *rollout = Some(job);
-            }
-            None => *rollout = start(),
-        }
     }
 
     /// Prevents the opening of tables.
@@ -425,6 +415,9 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // In a forked process, a lock may be held by a thread that does not exist.
+        if self.engines.refuse_forked().is_ok() {
+            self.rollout.end();
+        }
         for table in self.tables_in_use() {
             table.shared.watchers.close();
         }

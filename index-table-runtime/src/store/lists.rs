@@ -130,6 +130,11 @@ impl Places {
 }
 
 /// Reads the record of a table's lists, from the copy that has most of them.
+///
+/// The second copy is read in a later snapshot, because an unreadable page ends the transaction that reads it. Lists only grow, and a
+/// commit writes both copies, so the later copy has the lists of the earlier one, and is used. If another process has
+/// replaced the table by one with the same name in between, the copies contradict each other, and nothing is taken: the commit or the
+/// next reading finds the lists.
 fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     #[cfg(feature = "postgres")]
     if let Some(engine) = engine.postgres() {

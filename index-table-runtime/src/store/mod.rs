@@ -14,6 +14,7 @@ mod open_table;
 mod outcome;
 mod readers;
 mod relied;
+mod rollout;
 mod sharded;
 mod shared;
 pub(crate) mod transaction;

@@ -10,6 +10,7 @@ use super::{
     Client,
     inner::{ALL_OPENED, Declared},
     relied::KnownRecords,
+    rollout::Rollout,
 };
 use crate::{
     engine::{Limit, ReadRecords as _, Stamp, list::List},
@@ -61,6 +62,7 @@ pub(crate) struct OpenTable {
     pub(super) records: KnownRecords,
     /// This process, as other clients see it; `None` if it is the only one that can write.
     pub(crate) client: Option<Client>,
+    pub(super) rollout: Arc<Rollout>,
     pub(super) readable: Readable,
     /// The number of rows that were read back as a test.
     pub(crate) tried: AtomicU64,
@@ -305,6 +307,16 @@ impl OpenTable {
         snapshot: Stamp,
         opened: u64,
     ) -> Result<()> {
+        again(|| self.try_check_readable(reader, index, snapshot, opened))
+    }
+
+    fn try_check_readable(
+        &self,
+        reader: Reader<'_>,
+        index: usize,
+        snapshot: Stamp,
+        opened: u64,
+    ) -> Result<()> {
         let is_older = opened < self.opened;
         self.check_declared(reader, snapshot, is_older)?;
         if self.is_readable(index, opened) {
@@ -341,6 +353,16 @@ impl OpenTable {
         snapshot: Stamp,
         opened: u64,
     ) -> Result<bool> {
+        again(|| self.try_check_scannable(reader, index, snapshot, opened))
+    }
+
+    fn try_check_scannable(
+        &self,
+        reader: Reader<'_>,
+        index: usize,
+        snapshot: Stamp,
+        opened: u64,
+    ) -> Result<bool> {
         let declared = self.schema.indexes.get(index).filter(|declared| declared.unique);
         if let Some(declared) = declared {
             // Before the state is read: it can be that of another declaration.
@@ -349,7 +371,7 @@ impl OpenTable {
                 return Ok(true);
             }
         }
-        self.check_readable(reader, index, snapshot, opened).map(|()| false)
+        self.try_check_readable(reader, index, snapshot, opened).map(|()| false)
     }
 
     /// Whether the index has the entries of all rows, and is violated somewhere.
@@ -420,6 +442,15 @@ impl OpenTable {
             return Ok(());
         }
         Err(Error::WrongStore { table: self.schema.name })
+    }
+}
+
+/// Makes a check that reads the catalog, and makes it again if it fails because of a cached record that another client has replaced: then
+/// the snapshot of a server has begun, and is read by its own records.
+fn again<T>(check: impl Fn() -> Result<T>) -> Result<T> {
+    match check() {
+        Err(Error::SnapshotTooOld { .. }) => check(),
+        outcome => outcome,
     }
 }
 

@@ -85,9 +85,10 @@ impl OpenTable {
         !self.lacking.is_empty()
     }
 
-    /// Whether the record of the time of opening lacked the index or aggregate at this position.
+    /// Whether a known record lacks the index or aggregate at this position.
     pub(crate) fn was_lacking(&self, position: usize) -> bool {
-        self.lacking.contains(&position)
+        let is_lacking = |known: &Known| known.lacking.contains(&position);
+        self.lacking.contains(&position) || self.records.records.lock().iter().any(is_lacking)
     }
 
     /// Returns the known records that this process maintains.
@@ -122,7 +123,11 @@ impl OpenTable {
             file.unmaintained_by(&own).is_none() && self.has_referrers(reader)?,
         );
         self.readable.forget();
+        let is_watched = self.client.is_some() && !lacking.is_empty();
         self.records.push(Known { record: record.to_vec(), lacking, is_maintained });
+        if is_watched {
+            self.rollout.watch();
+        }
         Ok(true)
     }
 

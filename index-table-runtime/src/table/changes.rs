@@ -199,11 +199,33 @@ impl<R: Entity> Table<R> {
     }
 }
 
-/// Decodes a change.
-type Read<R> = fn(&Lists, u64, StoredChange<'_>) -> Result<StreamedChange<R>>;
+/// Decodes a change. `names` has those of the change before it in the batch.
+type Read<R> = fn(&Lists, &mut ListNames, u64, StoredChange<'_>) -> Result<StreamedChange<R>>;
+
+/// The names in the list of the last row that was read.
+#[derive(Default)]
+struct ListNames {
+    /// The version of the row, and the number of its list.
+    of: Option<(u32, u32)>,
+    names: Arc<[String]>,
+}
+
+impl ListNames {
+    /// Returns the number of the list of a row, and its names.
+    fn of(&mut self, lists: &Lists, bytes: &[u8]) -> Result<(u32, Arc<[String]>), DecodeError> {
+        let (version, list) = row::list(bytes)?;
+        if self.of != Some((version, list)) {
+            let fields = lists.fields(row::body(bytes, version)?)?;
+            self.names = fields.names().map(str::to_owned).collect();
+            self.of = Some((version, list));
+        }
+        Ok((list, Arc::clone(&self.names)))
+    }
+}
 
 fn read<R: Entity>(
     lists: &Lists,
+    names: &mut ListNames,
     number: u64,
     stored: StoredChange<'_>,
 ) -> Result<StreamedChange<R>> {
@@ -215,6 +237,8 @@ fn read<R: Entity>(
     };
     let unescaped = Unescaped::default();
     let key = R::Key::decode_owned(&mut KeyReader::new(stored.primary_key, &unescaped));
+    let row = row::decode(lists, stored.row).map_err(failed)?;
+    let (list, names) = names.of(lists, stored.row).map_err(failed)?;
     Ok(StreamedChange {
         number,
         time: time_of(stored.time),
@@ -224,7 +248,9 @@ fn read<R: Entity>(
             StoredKind::Deleted => ChangeKind::Deleted,
         },
         key: key.map_err(failed)?,
-        row: row::decode(lists, stored.row).map_err(failed)?,
+        row,
+        list,
+        names,
     })
 }
 
@@ -256,7 +282,8 @@ impl<R: Entity> Changes<R> {
     /// there are none. Until a batch is committed, each call begins at the same change.
     ///
     /// Rows of an older version of the struct are converted, like rows of the table. So `previous` must be declared as
-    /// long as the stream has such rows.
+    /// long as the stream has such rows. A row that another release has written is read by names, and
+    /// [`StreamedChange::names`] tells which.
     ///
     /// Cost: a seek for each change. The changes of the batch are in memory.
     ///
@@ -268,8 +295,9 @@ impl<R: Entity> Changes<R> {
     pub fn next_batch(&mut self, limit: usize) -> Result<ChangeBatch<R>> {
         self.consumer.number(&self.store)?;
         let (txn, mut changes) = (self.store.read()?, Vec::new());
+        let (lists, mut names) = (&self.consumer.table.rows.lists, ListNames::default());
         let span = self.consumer.next(&txn, limit, |number, stored| {
-            changes.push((self.decode)(&self.consumer.table.rows.lists, number, stored)?);
+            changes.push((self.decode)(lists, &mut names, number, stored)?);
             Ok(())
         })?;
         Ok(ChangeBatch { consumer: Arc::clone(&self.consumer), span, changes })
@@ -441,13 +469,13 @@ impl<R: Entity> ChangeWorker<R> {
     pub fn next_batch(&mut self, limit: usize) -> Result<ChangeBatch<R>> {
         let Changes { store, consumer, decode } = &self.changes;
         consumer.number(store)?;
-        let mut changes = Vec::new();
+        let (mut changes, mut names) = (Vec::new(), ListNames::default());
         let worker = (self.worker, self.lease);
         let span = consumer.next_of_worker(store, worker, limit, &mut |next| {
             match next {
                 None => changes.clear(),
                 Some((number, stored)) => {
-                    changes.push(decode(&consumer.table.rows.lists, number, stored)?);
+                    changes.push(decode(&consumer.table.rows.lists, &mut names, number, stored)?);
                 }
             }
             Ok(())

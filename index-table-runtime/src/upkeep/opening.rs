@@ -114,11 +114,8 @@ pub(super) fn open_with(
     let counter = store.inner.opened();
     if !table.is_all_readable(counter) && has_unreadable(store, &table, global)? {
         let build = Build::new(store, &table).without(global).renewing(renews(rows, part));
-        let report = match build.run() {
-            // The opening of the table in all shards continues the build.
-            Err(error) if build::is_of_all_shards(&error) => return Ok(table),
-            done => done?,
-        };
+        // Otherwise, the opening of the table in all shards continues the build.
+        let Some(report) = build.run_in_shard()? else { return Ok(table) };
         let is_missing =
             |it: &BuiltIndex| !matches!(it.state, IndexState::Readable | IndexState::Announced);
         if let Some(index) = report.indexes.into_iter().find(is_missing) {

@@ -39,7 +39,7 @@ use crate::{
 /// The time after which a thread of the store looks again whether clients of an earlier release have ended.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The number of batches of a build between two checks whether the program still uses the store.
+/// The number of batches of a build between two looks at the record.
 const BATCHES: u64 = 8;
 
 /// Tells other clients that this one has the table open. A store with several shards has no other clients that write.
@@ -131,17 +131,20 @@ pub(super) fn rely(store: &Store, table: &OpenTable, refuse: bool) -> Result<boo
     Ok(true)
 }
 
-/// Builds the announced indexes of a table in a thread of the store, when other clients have ended.
+/// Builds the indexes of a table that its record lacks in a thread of the store, when other clients have ended: those that it lacks
+/// now, and those that another client takes out of it later.
 pub(super) fn watch(store: &Store, table: &OpenTable) {
-    if table.client.is_none() || !table.has_lacked() {
+    if table.client.is_none() {
         return;
     }
-    let start = || {
-        let work = Arc::new(Watching(Arc::downgrade(&store.inner)));
+    let inner = Arc::downgrade(&store.inner);
+    store.inner.rollout.set(Box::new(move || {
+        let work = Arc::new(Watching(Weak::clone(&inner)));
         Job::start(work, Lane::Rollouts, Some(PERIOD)).ok()
-    };
-    // Without a thread, the next opening of the table builds them.
-    store.inner.watch_rollout(start);
+    }));
+    if table.has_lacked() {
+        store.inner.rollout.watch();
+    }
 }
 
 /// The tables of a store with indexes that are not in their records.
@@ -150,8 +153,12 @@ struct Watching(Weak<Inner>);
 impl Work for Watching {
     fn run(&self) -> Option<Duration> {
         let store = Store { inner: self.0.upgrade()? };
-        let tables = store.inner.tables_in_use();
-        let is_left = tables.iter().filter(|table| !is_built(&store, table)).count() > 0;
+        let tables = store.inner.tables_in_use().into_iter();
+        // The program can end the use of each of them, and open it with another declaration.
+        let tables: Vec<_> =
+            tables.map(|table| (table.schema.name, Arc::downgrade(&table))).collect();
+        let build = |table| store.inner.rollout.with_table(table, |table| is_built(&store, table));
+        let is_left = tables.into_iter().filter_map(build).filter(|is_built| !is_built).count() > 0;
         is_left.then_some(PERIOD)
     }
 
@@ -159,7 +166,9 @@ impl Work for Watching {
 }
 
 /// Builds the announced indexes of a table. Returns false if some are left, or after an error.
-fn is_built(store: &Store, table: &OpenTable) -> bool {
+fn is_built(store: &Store, table: &Arc<OpenTable>) -> bool {
+    // The program can have dropped its handles.
+    let is_used = || Arc::strong_count(table) > 1 && Arc::strong_count(&store.inner) > 1;
     // A build that was not finished goes on in the next run.
     let is_due = || {
         let unreadable = store.read()?.unreadable(table)?;
@@ -176,10 +185,9 @@ fn is_built(store: &Store, table: &OpenTable) -> bool {
             Ok((true, true)) => {}
             Ok((false, _)) | Err(_) => return false,
         }
-        let built = Build::new(store, table).limit(BATCHES).run();
+        let built = Build::new(store, table).limit(BATCHES).while_true(&is_used).run();
         let goes_on = built.is_ok_and(|report| report.steps > 0);
-        // The program can have dropped its handles.
-        if !goes_on || Arc::strong_count(&store.inner) == 1 {
+        if !goes_on || !is_used() {
             return false;
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     store::{OpenTable, ShardId, Store, engine_of, parts_of},
     upkeep::{lists, versions},
     usage::{Progress, trace::span},
-    write::{Scratch, rows},
+    write::{Scratch, references, rows},
 };
 
 /// The default number of bytes of rows that are written in a transaction.
@@ -249,13 +249,21 @@ struct Work<'a> {
     rows: &'a TableRows,
     batch_bytes: usize,
     since: Option<usize>,
-    /// Whether rows of older versions stay as they are, and rows with fields of a later release.
+    /// Whether only those rows are written that [a build](super::build) would write again.
     only_lists: bool,
 }
 
 /// Writes the rows with older lists again, before they get entries in indexes over fields that they lack.
+///
+/// # Errors
+///
+/// [`Error::MissingReference`](crate::Error::MissingReference) for a default that refers to no row, before any row is written.
 pub(super) fn renew_lists(store: &Store, table: &OpenTable) -> Result<()> {
-    Work { only_lists: true, ..Work::new(store, table) }.run(None).map(drop)
+    let work = Work { only_lists: true, ..Work::new(store, table) };
+    if !table.rows.references.is_empty() {
+        work.check_references()?;
+    }
+    work.run(None).map(drop)
 }
 
 /// The rows of a transaction.
@@ -298,6 +306,19 @@ impl<'a> Work<'a> {
             }
             last = batch.last;
             self.store.inner.let_others_write();
+        }
+    }
+
+    /// Checks the references of all rows to be written.
+    fn check_references(&self) -> Result<()> {
+        let (txn, mut last) = (self.store.read()?, None);
+        let (reader, end) = (txn.reader(self.table)?, last_key(txn.reader(self.table)?)?);
+        loop {
+            let batch = self.read(reader, last.as_deref(), &end)?;
+            if batch.last.is_none() {
+                return Ok(());
+            }
+            last = batch.last;
         }
     }
 
@@ -345,7 +366,11 @@ impl<'a> Work<'a> {
             let renewed = if self.only_lists {
                 let mut renewed = Vec::new();
                 let (rows, key) = (self.rows, fact.primary_key);
-                rows.load_renewed(&mut image, fact.data, key, &mut renewed)?;
+                if rows.load_renewed(&mut image, fact.data, key, &mut renewed)? {
+                    // A default can be another reference than when the reference was declared.
+                    let orphaned = references::orphaned(rows, reader, &image, true)?;
+                    orphaned.into_iter().next().map_or(Ok(()), Err)?;
+                }
                 renewed
             } else {
                 self.rows.renew_stored(fact.data, fact.primary_key, self.since.is_some())?

@@ -1,6 +1,6 @@
 //! Reading one table.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::HashMap};
 
 use tokio_postgres::{Row, types::ToSql};
 
@@ -89,13 +89,25 @@ impl<'t> Reader<'t> {
     /// Returns the totals of a space; `None` for another space.
     pub(super) fn totals(self, space: Space) -> Option<StoredTotals<'t>> {
         let Space::Aggregate(aggregate) = space else { return None };
+        let schema = self.tables.schema;
+        self.txn.session().note_read(schema, Some(schema.indexes.len() + aggregate));
         let striped = self.tables.aggregates.get(aggregate)?;
-        Some(StoredTotals { txn: self.txn, schema: self.tables.schema, striped })
+        Some(StoredTotals { txn: self.txn, schema, striped })
     }
 
     fn relation(self, source: Source) -> Result<&'t Relation> {
+        if let Source::Index(index) = source {
+            self.txn.session().note_read(self.tables.schema, Some(index));
+        }
         let missing = || Error::internal("an index that the table doesn't have");
         self.tables.relation(source).ok_or_else(missing)
+    }
+
+    fn space(self, space: Space) -> Option<(&'t Relation, Cow<'t, [u8]>)> {
+        if !space.is_catalog() {
+            self.txn.session().note_read(self.tables.schema, None);
+        }
+        self.tables.space(space)
     }
 
     /// Returns the first entry of a key of a unique index.
@@ -223,7 +235,7 @@ impl<'t> Read<'t> for Reader<'t> {
         if let Some(totals) = self.totals(space) {
             return totals.get(key);
         }
-        let Some((relation, prefix)) = self.tables.space(space) else { return Ok(None) };
+        let Some((relation, prefix)) = self.space(space) else { return Ok(None) };
         let sql = format!("SELECT v FROM {} WHERE k = $1", relation.sql);
         let key = [&prefix, key].concat();
         if space.is_catalog() {
@@ -248,7 +260,7 @@ impl<'t> Read<'t> for Reader<'t> {
         if self.totals(space).is_some() {
             return one_by_one(self, space, from, limit);
         }
-        let Some((relation, prefix)) = self.tables.space(space) else { return Ok(Vec::new()) };
+        let Some((relation, prefix)) = self.space(space) else { return Ok(Vec::new()) };
         let sql = format!("SELECT k, v FROM {} WHERE k >= $1 ORDER BY k LIMIT $2", relation.sql);
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut records = Vec::new();
@@ -265,7 +277,7 @@ impl<'t> Read<'t> for Reader<'t> {
         if let Some(totals) = self.totals(space) {
             return totals.count();
         }
-        let Some((relation, prefix)) = self.tables.space(space) else { return Ok(0) };
+        let Some((relation, prefix)) = self.space(space) else { return Ok(0) };
         let sql = format!("SELECT count(*) FROM {} WHERE k >= $1", relation.sql);
         let mut end = prefix.to_vec();
         let rows = if successor(&mut end) {
@@ -290,7 +302,7 @@ impl<'t> Reader<'t> {
         key: &[u8],
         below: bool,
     ) -> Result<Option<(&'t [u8], &'t [u8])>> {
-        let Some((relation, prefix)) = self.tables.space(space) else { return Ok(None) };
+        let Some((relation, prefix)) = self.space(space) else { return Ok(None) };
         let conditions = if below {
             "k < $1 AND k >= $2 ORDER BY k DESC"
         } else {

@@ -62,6 +62,8 @@ pub(super) struct Session<'s> {
     pub(super) numbers: OnceCell<Numbers>,
     /// The cached records that this transaction used before the numbers were known.
     pub(super) assumed: Slot<Option<Assumed>>,
+    /// What a read transaction has read before the numbers were known.
+    pub(super) reads: Slot<AssumedReads>,
     /// The keys of the records that were used since the last statement.
     pub(super) used: Slot<Vec<Vec<u8>>>,
     /// The items that are sent with the next statement.
@@ -81,6 +83,15 @@ pub(super) struct Numbers {
 pub(super) struct Assumed {
     pub(super) changes: u64,
     pub(super) records: Vec<(&'static TableSchema, Vec<u8>, Arc<Record>)>,
+}
+
+/// What a transaction has read on the assumption of cached records.
+#[derive(Default)]
+pub(super) struct AssumedReads {
+    /// Indexes and aggregates, by their positions.
+    pub(super) parts: Vec<(&'static TableSchema, usize)>,
+    /// Whether it has read what is neither of these nor a row.
+    pub(super) others: bool,
 }
 
 /// The first error of a transaction.
@@ -116,6 +127,7 @@ impl<'s> Session<'s> {
             numbered: Cell::new(0),
             numbers: OnceCell::new(),
             assumed: Slot::default(),
+            reads: Slot::default(),
             used: Slot::default(),
             pending: Slot::default(),
         };
@@ -158,6 +170,22 @@ impl<'s> Session<'s> {
         self.assumed.with(|assumed| {
             assumed.get_or_insert(Assumed { changes, records: Vec::new() });
         });
+    }
+
+    /// Notes that a read transaction reads an index or aggregate at this position, or anything else but rows.
+    pub(super) fn note_read(&self, schema: &'static TableSchema, part: Option<usize>) {
+        if self.writes || self.known_numbers().is_some() {
+            return;
+        }
+        self.reads.with(|reads| match part {
+            Some(part) => reads.parts.push((schema, part)),
+            None => reads.others = true,
+        });
+    }
+
+    /// Lets a read transaction read all records again, because another client has replaced one that it has used.
+    pub(super) fn forget_records(&self) {
+        self.note_own_change();
     }
 
     /// Returns the failure of the transaction.

@@ -17,7 +17,7 @@ use super::{
 use crate::model::{
     error::{Error, Result},
     lists::LISTS,
-    schema::{TableRecord, TableSchema},
+    schema::{KeptDeclaration, StateRecord, TableRecord, TableSchema},
 };
 
 /// The maximum waiting time for the writers of a table, in milliseconds.
@@ -260,15 +260,20 @@ impl Session<'_> {
         let Some(assumed) = self.assumed.take() else { return Ok(()) };
         let changes = self.known_numbers().and_then(|numbers| numbers.changes);
         if changes == Some(assumed.changes) || assumed.records.is_empty() {
+            drop(self.reads.take());
             return Ok(());
         }
-        let keys: Vec<&[u8]> = assumed.records.iter().map(|(_, key, _)| key.as_slice()).collect();
+        let reads = self.reads.take();
+        let states: Vec<Vec<u8>> = reads.parts.iter().filter_map(|part| state_key(*part)).collect();
+        let keys = assumed.records.iter().map(|(_, key, _)| key.as_slice());
+        let keys: Vec<&[u8]> = keys.chain(states.iter().map(Vec::as_slice)).collect();
         let sql = format!("SELECT k, v FROM {} WHERE k = ANY($1)", self.catalog.relation.sql);
         let rows = connection.query(&sql, &[&keys]).map_err(Broken::Statement)?;
         let mut found = HashMap::new();
         for row in &rows {
             found.insert(column::<&[u8]>(row, 0)?, column::<&[u8]>(row, 1)?);
         }
+        let mut is_replaced = false;
         for (schema, key, record) in &assumed.records {
             let now = found.get(key.as_slice()).copied();
             if let Some(changes) = changes {
@@ -283,8 +288,22 @@ impl Session<'_> {
                 self.fail(true, &error);
                 return Err(error.into());
             }
-            if !still_fits(schema, key, record.as_deref(), now) {
-                return Err(Error::SnapshotTooOld { table: schema.name }.into());
+            is_replaced = true;
+            let own = reads.parts.iter().filter(|(of, _)| of.name == schema.name);
+            let own: Vec<usize> = own.map(|(_, part)| *part).collect();
+            // The transaction goes on with the records of its snapshot.
+            self.forget_records();
+            let announced = |part: usize| {
+                let state = state_key((schema, part)).and_then(|key| found.get(key.as_slice()));
+                let state = StateRecord::decode(state?)?;
+                matches!(state, StateRecord::Announced(_)).then_some(state)
+            };
+            let reads = (own.as_slice(), reads.others);
+            still_fits((*schema, key), record.as_deref(), now, reads, announced)?;
+        }
+        for (part, key) in reads.parts.iter().zip(&states).filter(|_| is_replaced) {
+            if let Some(state) = found.get(key.as_slice()) {
+                return Err(not_readable(*part, StateRecord::decode(state)).into());
             }
         }
         Ok(())
@@ -352,17 +371,62 @@ impl From<Broken> for Attempt {
     }
 }
 
-/// Whether a reader may have used the record `before` in a snapshot with the record `now`. Both must be records of the
-/// table, with the same indexes: the reader may have refused a query on an index that `before` lacks.
+/// Returns the key of the state of an index or aggregate in the catalog.
+fn state_key((schema, part): (&'static TableSchema, usize)) -> Option<Vec<u8>> {
+    let name = schema.name_at(part)?;
+    Some([schema.name.as_bytes(), &[0], name.as_bytes()].concat())
+}
+
+/// Returns the error for an index or aggregate that is not readable in the snapshot, though a cached record has it.
+#[cold]
+fn not_readable(
+    (schema, part): (&'static TableSchema, usize),
+    state: Option<StateRecord>,
+) -> Error {
+    let (table, index) = (schema.name, schema.name_at(part).unwrap_or_default());
+    match state {
+        Some(state) => Error::IndexNotReadable { table, index, state: state.into() },
+        None => StateRecord::unreadable(table, index),
+    }
+}
+
+/// Checks that a reader may have used the record `before` of a key of the catalog in a snapshot with the record `now`: the table has
+/// the same rows, and the indexes and aggregates at the positions `parts`, which it has read, are the same.
+///
+/// # Errors
+///
+/// [`Error::IndexNotReadable`] for one of them that the snapshot lacks, which can be `announced`. [`Error::SnapshotTooOld`] if it is
+/// unknown what the reader would have done: it has read `others`, or a record of the catalog.
 fn still_fits(
-    schema: &'static TableSchema,
-    key: &[u8],
+    (schema, key): (&'static TableSchema, &[u8]),
     before: Option<&[u8]>,
     now: Option<&[u8]>,
-) -> bool {
-    let (Some(before), Some(now), Some(0)) = (before, now, key.last()) else { return false };
+    (parts, others): (&[usize], bool),
+    announced: impl Fn(usize) -> Option<StateRecord>,
+) -> Result<()> {
+    let too_old = || Err(Error::SnapshotTooOld { table: schema.name });
+    let (Some(before), Some(now), Some(0)) = (before, now, key.last()) else { return too_old() };
     let [before, now] = [before, now].map(|record| TableRecord::decode(schema.name, record));
-    let (Ok(before), Ok(now)) = (before, now) else { return false };
-    before.indexes.len() == now.indexes.len()
-        && (0..before.indexes.len()).all(|index| now.has_index_of(&before, index))
+    let (Ok(before), Ok(now)) = (before, now) else { return too_old() };
+    let is_same = |at: usize| now.has_index_of(&before, at);
+    let are_same =
+        || before.indexes.len() == now.indexes.len() && (0..before.indexes.len()).all(is_same);
+    if !now.is_of_rows_of(&before) || others && !are_same() {
+        return too_old();
+    }
+    for part in parts {
+        let name = schema.name_at(*part).unwrap_or_default();
+        let Some(at) = before.indexes.iter().position(|index| index.name == name) else {
+            return too_old();
+        };
+        if let Some(index) = before.indexes.get(at).filter(|_| !is_same(at)) {
+            let retired = || {
+                let kept = KeptDeclaration { version: before.version, index: index.clone() };
+                StateRecord::Retired(kept)
+            };
+            let state = announced(*part).unwrap_or_else(retired);
+            return Err(not_readable((schema, *part), Some(state)));
+        }
+    }
+    Ok(())
 }

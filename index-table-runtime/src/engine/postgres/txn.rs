@@ -203,6 +203,10 @@ impl<'s> Txn<'s> {
         self.refuse_failed()?;
         self.session().round_trip(last).map_err(|broken| match broken {
             Broken::Statement(cause) | Broken::Last(cause) => self.fail(cause),
+            // The statements have succeeded, and a reader goes on with the records of its snapshot.
+            Broken::Other(
+                error @ (Error::SnapshotTooOld { .. } | Error::IndexNotReadable { .. }),
+            ) if !self.session().writes => error,
             Broken::Other(error) => {
                 self.session().fail(false, &error);
                 error
@@ -319,6 +323,7 @@ impl<'s> Txn<'s> {
         }
         if record.is_none() {
             session.need_numbers();
+            session.note_read(schema, None);
             let sql = format!("SELECT v FROM {} WHERE k = $1", session.catalog.relation.sql);
             let rows = self.query(&sql, &[&key])?;
             let bytes = rows.first().map(|row| column::<&[u8]>(row, 0)).transpose()?;

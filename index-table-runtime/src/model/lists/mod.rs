@@ -641,17 +641,23 @@ impl Lists {
         Ok((self.version() > 0).then(|| self.record()))
     }
 
-    /// Takes the lists of a record that a transaction finds.
-    pub(crate) fn see(&self, record: &[u8]) {
+    /// Takes the lists of a record that a transaction finds. If this copy of the record is damaged, reads both copies.
+    ///
+    /// # Errors
+    ///
+    /// The errors of reading the records.
+    pub(crate) fn see(&self, record: &[u8]) -> Result<(), Error> {
         let hash = record::hash_of(record);
         if self.seen.load(Ordering::Relaxed) == hash {
-            return;
+            return Ok(());
         }
-        // A damaged record is reported when the table is opened, and by `check`.
-        if let Some(catalog) = decode(record) {
-            self.take(catalog);
-            self.seen.store(hash, Ordering::Relaxed);
+        match decode(record) {
+            Some(catalog) => drop(self.take(catalog)),
+            // It is reported when the table is opened, and by `check`.
+            None => drop(self.refresh()?),
         }
+        self.seen.store(hash, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Takes the catalog of a data file that is opened. If it is a `shard`, no other process has recorded it, and its

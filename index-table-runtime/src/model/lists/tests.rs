@@ -69,14 +69,14 @@ fn claims_are_lost_if_another_process_records_other_lists() {
     let (own, other) = (Lists::default(), Lists::default());
     encoded(&own, &town(1, None));
     encoded(&other, &(1, 2));
-    own.see(&other.record().1);
+    own.see(&other.record().1).unwrap();
     assert_eq!(own.catalog(), other.catalog());
     let lineage = own.lineage();
     assert_ne!(lineage, 0);
     // The same record again changes nothing, and neither do claims that are recorded unchanged.
-    own.see(&other.record().1);
+    own.see(&other.record().1).unwrap();
     encoded(&own, &town(1, None));
-    own.see(&own.record().1);
+    own.see(&own.record().1).unwrap();
     assert_eq!(own.lineage(), lineage);
     let row = encoded(&own, &town(2, Some("Rome")));
     assert_eq!(own.decode::<Town>(&row), Ok(town(2, Some("Rome"))));
@@ -210,10 +210,10 @@ fn only_later_records_are_taken() {
     encoded(&other, &town(1, Some("Oslo")));
     let second = other.record().1;
     // Without claims, nothing is lost.
-    own.see(&first);
-    own.see(&second);
+    own.see(&first).unwrap();
+    own.see(&second).unwrap();
     assert_eq!((own.catalog(), own.lineage()), (other.catalog(), 0));
-    own.see(&first);
+    own.see(&first).unwrap();
     assert_eq!(own.catalog(), other.catalog());
     assert!(!own.take(decode(&first).unwrap()) && !own.take(decode(&second).unwrap()));
     // A damaged record is ignored, also before one that is not.
@@ -221,11 +221,23 @@ fn only_later_records_are_taken() {
     let third = other.record().1;
     let mut damaged = third.clone();
     *damaged.last_mut().unwrap() ^= 1;
-    own.see(&damaged);
-    own.see(&[]);
+    own.see(&damaged).unwrap();
+    own.see(&[]).unwrap();
     assert_eq!(own.version(), decode(&second).unwrap().version());
-    own.see(&third);
+    own.see(&third).unwrap();
     assert_eq!((own.catalog(), own.lineage()), (other.catalog(), 0));
+}
+
+#[test]
+fn both_copies_are_read_if_the_first_one_is_damaged() {
+    let (own, other) = (Lists::default(), Lists::default());
+    encoded(&other, &town(1, None));
+    let record = other.record().1;
+    let mut damaged = record.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    own.set_source(Box::new(move || Ok(Records { manager: None, files: vec![record.clone()] })));
+    own.see(&damaged).unwrap();
+    assert_eq!(own.catalog(), other.catalog());
 }
 
 #[test]
@@ -237,15 +249,15 @@ fn claims_that_this_process_records_are_kept() {
     let row = encoded(&lists, &town(1, Some("Oslo")));
     let version = lists.version();
     lists.note_recorded(recorded);
-    lists.see(&record);
+    lists.see(&record).unwrap();
     assert_eq!((lists.version(), lists.lineage()), (version, 0));
     assert_eq!(lists.decode::<Town>(&row), Ok(town(1, Some("Oslo"))));
     // The claim is not recorded yet, so it can be lost.
     let other = Lists::default();
-    other.see(&record);
+    other.see(&record).unwrap();
     encoded(&other, &(1, 2));
     let before = lists.lineage();
-    lists.see(&other.record().1);
+    lists.see(&other.record().1).unwrap();
     assert!(lists.lineage() > before);
     assert_eq!(lists.catalog(), other.catalog());
     // An earlier version that is noted late lowers nothing.
@@ -265,12 +277,12 @@ fn claims_of_the_same_version_are_lost_even_if_they_read_the_rows() {
     assert!(!own.catalog().extends(other.catalog()));
     let (_, record) = other.record();
     let before = own.lineage();
-    own.see(&record);
+    own.see(&record).unwrap();
     assert!(own.lineage() > before);
     encoded(&own, &town(1, Some("Oslo")));
     assert!(own.version() > other.version());
     other.note_recorded(decode(&record).unwrap().version());
-    other.see(&own.record().1);
+    other.see(&own.record().1).unwrap();
     assert_eq!(other.catalog(), own.catalog());
 }
 
@@ -417,7 +429,7 @@ impl Process {
 
     fn write(&mut self, file: &File, value: Any) {
         let (_, rows) = self.open.get_or_insert_with(|| {
-            self.lists.see(&file.lock().unwrap().record);
+            self.lists.see(&file.lock().unwrap().record).unwrap();
             (self.lists.lineage(), Vec::new())
         });
         rows.push((encoded(&self.lists, &value), value));
@@ -426,7 +438,7 @@ impl Process {
     /// Commits as a write transaction does. Returns false if claims were lost.
     fn commit(&mut self, file: &mut DataFile) -> bool {
         let Some((lineage, rows)) = self.open.take() else { return true };
-        self.lists.see(&file.record);
+        self.lists.see(&file.record).unwrap();
         if self.lists.lineage() != lineage {
             return false;
         }
@@ -548,7 +560,7 @@ fn a_row_of_the_current_lineage_is_readable() {
             }
             begin.wait();
             (0..round % 20 * 50).for_each(|_| std::hint::spin_loop());
-            lists.see(&record);
+            lists.see(&record).unwrap();
         });
     }
 }

@@ -500,7 +500,7 @@ fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
         table.refuse_unmaintained(reader, record)?;
     }
     if let Some(record) = reader.record(LISTS)? {
-        table.rows.lists.see(record);
+        table.rows.lists.see(record)?;
     }
     Ok(())
 }

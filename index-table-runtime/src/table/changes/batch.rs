@@ -24,6 +24,15 @@ pub struct StreamedChange<R: Entity> {
     pub key: R::Key,
     /// The new row; for a deleted row, the old row.
     pub row: R,
+    /// The number of the list of names and kinds that the row was written with. Later lists have greater numbers, and a number means the
+    /// same list in all shards, copies and followers.
+    pub list: u32,
+    /// The names in this list, as serde writes them, in the order of the values in the row. They tell which release has
+    /// written the row: a name that `R` does not read is a field that another release has added or removed. Empty if `R` uses
+    /// `flatten` or `transparent`, because such a row has its names itself, or none.
+    ///
+    /// All changes of a batch with the same list share the names.
+    pub names: Arc<[String]>,
 }
 
 /// Some changes of a change stream, in their order; from [`Changes::next_batch`](crate::Changes::next_batch). It is a slice of

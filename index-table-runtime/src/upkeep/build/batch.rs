@@ -11,7 +11,7 @@ use crate::{
         index_state::{Duplicate, Duplicates},
         maintain::{Change, Image, Sink, data_changes},
         row_vtable::TableRows,
-        schema::{Building, Source, StateRecord},
+        schema::{Building, Source, StateRecord, TableSchema},
     },
     placement::Writer,
     store::OpenTable,
@@ -76,7 +76,7 @@ pub(super) fn build_batch(
     writer: &mut Writer<'_, '_>,
     written: &mut Written,
     options: BuildOptions,
-) -> Result<BuildBatch> {
+) -> Result<BuildBatch, NotBuilt> {
     let mut batch = BuildBatch {
         of: writer.reader().stored(Source::Facts)?.unwrap_or(0),
         ..BuildBatch::default()
@@ -143,7 +143,7 @@ pub(super) fn build_batch(
     let renewal = &mut Renewal { incomplete: &incomplete, write };
     let done = rows::add(rows, writer, &batch.indexes, range, options.memory, renewal, &mut note)?;
     if done.is_refused {
-        return Err(needs_all_shards(rows));
+        return Err(NotBuilt::NeedsAllShards);
     }
     batch.rows = done.rows;
     let last_read = done.last_read.or(until);
@@ -176,20 +176,33 @@ fn violation(
     Ok((duplicates.count > 0).then_some(StateRecord::Violated(duplicates)))
 }
 
-const NEEDS_ALL_SHARDS: &str = "its rows lack fields of the struct, and have to be written again before an index is built, at the \
-                                same time in all shards";
-
-/// Whether this is the error of a build in one shard that found a row to be written again in all shards.
-pub(crate) fn is_of_all_shards(error: &Error) -> bool {
-    matches!(error, Error::SchemaMismatch { difference, .. } if difference == NEEDS_ALL_SHARDS)
+/// Why a batch has failed.
+pub(super) enum NotBuilt {
+    /// A row has to be written again in all shards at once, and the build is of one shard.
+    NeedsAllShards,
+    Other(Error),
 }
 
-#[cold]
-fn needs_all_shards(rows: &TableRows) -> Error {
-    Error::SchemaMismatch {
-        table: rows.schema.name,
-        difference: NEEDS_ALL_SHARDS.to_owned(),
-        way_out: "open the store with all shards of the table",
+impl From<Error> for NotBuilt {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl NotBuilt {
+    /// Returns the error for a table with this schema.
+    #[cold]
+    pub(super) fn error(self, schema: &TableSchema) -> Error {
+        match self {
+            Self::Other(error) => error,
+            Self::NeedsAllShards => Error::SchemaMismatch {
+                table: schema.name,
+                difference: "its rows lack fields of the struct, and have to be written again before an index is built, at the \
+                             same time in all shards"
+                    .to_owned(),
+                way_out: "open the store with all shards of the table",
+            },
+        }
     }
 }
 

@@ -9,10 +9,8 @@ use std::{collections::BTreeMap, fmt, time::Instant};
 
 use serde::Serialize;
 
-use batch::{BuildBatch, BuildOptions, Chosen, build_batch};
-pub(crate) use batch::{
-    at_once, declare, empty, is_of_all_shards, leave_to_others, renew_all, restart,
-};
+use batch::{BuildBatch, BuildOptions, Chosen, NotBuilt, build_batch};
+pub(crate) use batch::{at_once, declare, empty, leave_to_others, renew_all, restart};
 pub(crate) use rows::rewrite;
 
 use crate::{
@@ -113,6 +111,8 @@ pub struct Build<'t> {
     rows: &'t TableRows,
     options: BuildOptions,
     limit: Option<u64>,
+    /// Called before each batch.
+    goes_on: Option<&'t (dyn Fn() -> bool + 't)>,
     progress: Option<Box<dyn FnMut(Progress) + 't>>,
 }
 
@@ -181,7 +181,13 @@ impl<'t> Build<'t> {
             renews: true,
         };
         let rows = &table.rows;
-        Self { store, table, rows, options, limit: None, progress: None }
+        Self { store, table, rows, options, limit: None, goes_on: None, progress: None }
+    }
+
+    /// Ends before the first batch for which this is false. Holds for a table of one data file.
+    pub(super) const fn while_true(mut self, goes_on: &'t (dyn Fn() -> bool + 't)) -> Self {
+        self.goes_on = Some(goes_on);
+        self
     }
 
     /// Leaves out the indexes at these positions.
@@ -190,8 +196,7 @@ impl<'t> Build<'t> {
         self
     }
 
-    /// Sets whether the build can write rows again. Otherwise, a row that lacks a field is an
-    /// [error](is_of_all_shards).
+    /// Sets whether the build can write rows again. Otherwise, it ends at a row that lacks a field.
     pub(super) const fn renewing(mut self, renews: bool) -> Self {
         self.options.renews = renews;
         self
@@ -243,6 +248,20 @@ impl<'t> Build<'t> {
     /// another declaration. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable). The errors of
     /// [`Store::transaction`].
     pub fn run(self) -> Result<BuildReport> {
+        let schema = self.rows.schema;
+        self.try_run().map_err(|failure| failure.error(schema))
+    }
+
+    /// Builds the indexes of one shard. `None` if a row has to be written again first, in all shards at once.
+    pub(super) fn run_in_shard(self) -> Result<Option<BuildReport>> {
+        match self.try_run() {
+            Ok(report) => Ok(Some(report)),
+            Err(NotBuilt::NeedsAllShards) => Ok(None),
+            Err(NotBuilt::Other(error)) => Err(error),
+        }
+    }
+
+    fn try_run(self) -> Result<BuildReport, NotBuilt> {
         span!(DEBUG, "build", table = self.rows.schema.name);
         if let Some(tables) = self.table.tables.several() {
             return shards::run(self, tables);
@@ -256,14 +275,16 @@ impl<'t> Build<'t> {
     fn run_batches<'s>(
         mut self,
         begin: impl Fn(&'s Store, &Locks) -> Result<WriteTxn<'s>>,
-    ) -> Result<BuildReport>
+    ) -> Result<BuildReport, NotBuilt>
     where
         't: 's,
     {
         let store: &'s Store = self.store;
         let mut report = Collected::default();
         let mut pace: Option<Pace> = None;
-        while self.limit.is_none_or(|limit| report.steps < limit) {
+        while self.limit.is_none_or(|limit| report.steps < limit)
+            && self.goes_on.is_none_or(|goes_on| goes_on())
+        {
             if report.steps > 0 {
                 store.inner.let_others_write();
             }

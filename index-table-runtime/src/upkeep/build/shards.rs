@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{Build, BuildOptions, BuildReport, BuiltIndex, Chosen, is_of_all_shards};
+use super::{Build, BuildOptions, BuildReport, BuiltIndex, Chosen, NotBuilt};
 use crate::{
     engine::{Read as _, is_of_left_shard},
     model::{error::Result, index_state::IndexState, schema::Source},
@@ -20,8 +20,8 @@ use crate::{
     usage::Progress,
 };
 
-pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildReport> {
-    let Build { store, table, rows, options, limit, mut progress } = build;
+pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildReport, NotBuilt> {
+    let Build { store, table, rows, options, limit, goes_on, mut progress } = build;
     table.check_store(store.inner.id)?;
     // The threads would wait for this thread.
     store.inner.refuse_nested_write()?;
@@ -29,7 +29,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     if tables.routing().is_reference() {
         // All copies are built in the same transactions, so they stay equal.
         all_shards::align(&store.inner.engines, &table.tables, rows, Some(table))?;
-        let build = Build { store, table, rows, options, limit, progress };
+        let build = Build { store, table, rows, options, limit, goes_on, progress };
         return build.run_batches(|store, needed| begin(store, tables, needed));
     }
     let global = rows.distribution.global();
@@ -38,8 +38,12 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     let run = |(store, table): (Store, Arc<OpenTable>), progress: &dyn Fn(Progress)| {
         let progress: Box<dyn FnMut(Progress)> = Box::new(progress);
         let (store, table, progress) = (&store, &table, Some(progress));
-        match (Build { store, table, rows, options: local, limit, progress }.run()) {
-            Err(error) if is_of_left_shard(&error) => Ok(BuildReport::of_nothing(rows)),
+        let goes_on = None;
+        let build = Build { store, table, rows, options: local, limit, goes_on, progress };
+        match build.try_run() {
+            Err(NotBuilt::Other(error)) if is_of_left_shard(&error) => {
+                Ok(BuildReport::of_nothing(rows))
+            }
             done => done,
         }
     };
@@ -58,9 +62,8 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     };
     let whole = parts.len();
     let mut reports = parallel::each(parts.clone(), run, &mut report);
-    if tables.are_complete()
-        && reports.iter().filter_map(|it| it.as_ref().err()).any(is_of_all_shards)
-    {
+    let needs_all = |it: &Result<_, NotBuilt>| matches!(it, Err(NotBuilt::NeedsAllShards));
+    if tables.are_complete() && reports.iter().any(needs_all) {
         upgrade::renew_lists(store, table)?;
         reports = parallel::each(parts, run, &mut report);
     }
@@ -69,7 +72,8 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     if !global.is_empty() && !is_left_out(global) {
         let options = BuildOptions { chosen: Chosen::Only(global), ..options };
         let progress: Box<dyn FnMut(Progress)> = Box::new(|at| report(whole, at));
-        let build = Build { store, table, rows, options, limit, progress: Some(progress) };
+        let progress = Some(progress);
+        let build = Build { store, table, rows, options, limit, goes_on, progress };
         reports.push(build.run_batches(|store, needed| begin(store, tables, needed)));
     }
     let mut report = BuildReport::of_nothing(rows);

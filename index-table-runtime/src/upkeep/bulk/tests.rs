@@ -67,7 +67,7 @@ fn a_load_fails_if_its_lists_are_lost() -> Result<()> {
     let rows = || {
         (0..10_u16).map(|id| {
             if id == 5 {
-                lists.see(&record);
+                lists.see(&record).expect("a record");
             }
             Row { id }
         })

@@ -97,6 +97,8 @@ pub struct Verify<'txn> {
 impl<'txn> Verify<'txn> {
     pub(crate) fn of(table: &'txn OpenTable, txn: &'txn ReadTxn<'_>) -> Self {
         let rows = &table.rows;
+        // On a server, this begins the snapshot, so the records that decide what is verified are those of the snapshot.
+        let _ = txn.commit_number();
         let (walks, failure) = match walks(table, txn) {
             Ok(walks) => (walks, None),
             Err(error) => (Vec::new(), Some(error)),

@@ -228,15 +228,19 @@ impl ListCopies<'_> {
     }
 }
 
-/// Writes a record of the catalog again. LMDB gives a transaction without a change no number, and each record has its own.
-fn touch(opener: &DatabaseOpener<'_, WithoutTls>, txn: &mut RwTxn<'_>) -> Result<(), Failure> {
-    let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
-    let Some(catalog) = catalog else { return Ok(()) };
+/// Writes a record of the catalog again, or adds one and removes it. LMDB gives a transaction without a change no number, and each
+/// record has its own.
+pub(super) fn touch<'e>(
+    opener: &DatabaseOpener<'e, WithoutTls>,
+    txn: &mut RwTxn<'e>,
+) -> Result<(), heed::Error> {
+    let catalog: Database<'_> = opener.create_database(txn, Some(CATALOG))?;
     let first = catalog.first(txn)?.map(|(key, record)| (key.to_vec(), record.to_vec()));
     if let Some((key, record)) = first {
-        catalog.put(txn, &key, &record)?;
+        return catalog.put(txn, &key, &record);
     }
-    Ok(())
+    catalog.put(txn, &[0], &[])?;
+    catalog.delete(txn, &[0]).map(drop)
 }
 
 pub(in crate::engine::lmdb) fn malformed(place: Place) -> Failure {

@@ -9,9 +9,9 @@ use std::{
 
 use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, RwTxn, types::Bytes};
 
-use super::{marker, snapshot::Snapshot};
+use super::{marker, replay, snapshot::Snapshot};
 use crate::engine::lmdb::{
-    names::{Env, FILE},
+    names::{CATALOG, Env, FILE},
     pages::Meta,
 };
 
@@ -221,5 +221,29 @@ fn lmdb_opens_a_file_that_is_shorter_or_longer_than_its_state() {
             commit(&other, &mut random, &mut now);
         }
         assert!(rows(&other) == now, "{length} bytes");
+    }
+}
+
+/// A record of a journal whose changes are left out has a number too.
+#[test]
+fn a_touched_catalog_takes_a_number_even_if_it_is_empty() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let env = open(directory.path(), EnvFlags::empty());
+    let number = || env.write_txn().expect("a transaction").id();
+    for has_record in [false, true] {
+        for _ in 0..2 {
+            let before = number();
+            let txn = env.write_txn().expect("a transaction");
+            env.create_databases_and_commit(txn, |opener, txn| {
+                replay::touch(opener, txn)?;
+                Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+            })
+            .expect("a commit");
+            assert_eq!(number(), before + 1);
+        }
+        with(&env, CATALOG, |txn, catalog| {
+            assert_eq!(catalog.len(txn)?, u64::from(has_record));
+            catalog.put(txn, b"table", b"record")
+        });
     }
 }
