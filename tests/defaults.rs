@@ -458,8 +458,6 @@ fn an_index_over_rows_without_an_order_is_built_in_each_shard() -> TestResult {
 
 /// Two versions of a row. Its conversion has another result each time.
 mod versions {
-    use index_table::RowVersion;
-
     use super::{Deserialize, IndexTable, Serialize, next_token};
 
     #[derive(Serialize, Deserialize, IndexTable)]

@@ -161,7 +161,7 @@ fn prefixes_of_bytes_and_of_options_are_found() -> Result<()> {
     };
     assert_eq!(slugs("re")?, [3, 2]);
     assert_eq!(slugs("")?, [4, 3, 2], "`None` has a prefix");
-    assert_eq!(slugs("x")?, []);
+    assert_eq!(slugs("x")?, [0; 0]);
     let digests = |prefix: &[u8]| -> Result<Vec<u32>> {
         uploads.find_by_digest_starting_with(&txn, prefix).keys().collect()
     };
@@ -193,7 +193,7 @@ fn a_row_without_a_value_is_not_in_a_sparse_index() -> Result<()> {
     assert_eq!(ids(members.by_email(&txn))?, [4]);
     assert_eq!(members.get_by_email(&txn, "a@x")?.map(|row| row.id), Some(4));
     assert_eq!(ids(members.find_by_email(&txn, "a@x"))?, [4]);
-    assert_eq!(ids(members.find_by_email_range(&txn, "b"..))?, []);
+    assert_eq!(ids(members.find_by_email_range(&txn, "b"..))?, [0; 0]);
     // An alias of an `Option` works as the `Option`: its queries take the value too.
     assert_eq!(ids(members.by_nick(&txn))?, [1]);
     assert_eq!(ids(members.find_by_nick(&txn, "one"))?, [1]);
@@ -295,9 +295,9 @@ fn all_queries_on_a_named_index_have_its_name() -> Result<()> {
     assert_eq!(film_ids(films.find_by_shown(&txn, "Drama", "Ran", None))?, [2]);
     assert_eq!(film_ids(films.find_by_shown_range(&txn, "Drama", "Rififi", Some(1955)..))?, [3]);
     assert_eq!(film_ids(films.find_by_shown_genre(&txn, "Drama"))?, [2, 3]);
-    assert_eq!(film_ids(films.find_by_shown_genre_range(&txn, "E"..))?, []);
+    assert_eq!(film_ids(films.find_by_shown_genre_range(&txn, "E"..))?, [0; 0]);
     assert_eq!(film_ids(films.find_by_shown_genre_starting_with(&txn, "D"))?, [2, 3]);
-    assert_eq!(film_ids(films.find_by_shown_genre_title(&txn, "Drama", "M"))?, []);
+    assert_eq!(film_ids(films.find_by_shown_genre_title(&txn, "Drama", "M"))?, [0; 0]);
     assert_eq!(film_ids(films.find_by_shown_genre_title_range(&txn, "Drama", "Re"..))?, [3]);
     let titles = films.distinct_shown_title_by_genre(&txn, "Drama").values();
     assert_eq!(titles.collect::<Result<Vec<_>>>()?, ["Ran", "Rififi"]);

@@ -278,7 +278,7 @@ fn fill_later(dir: &Path) {
     let store = Store::open(dir).expect("a store");
     let people = later::PersonRepository::open(&store).expect("a table");
     let update = |txn: &mut index_table::WriteTxn<'_>| {
-        people.update(txn, 1, |row| row.owner = "Ann".to_owned()).map(drop)
+        people.update(txn, 1, |row| "Ann".clone_into(&mut row.owner)).map(drop)
     };
     store.transaction(update).expect("a commit");
 }

@@ -87,9 +87,7 @@ fn rows_without_types_load_as_the_same_rows() {
     let store = Store::open(&from).expect("a store");
     let rows = EverythingRepository::open(&store).expect("a table");
     store
-        .transaction(|txn| {
-            (0..300).try_for_each(|seed| rows.put(txn, &everything(seed)).map(|_| ()))
-        })
+        .transaction(|txn| (0..300).try_for_each(|seed| rows.put(txn, &everything(seed))))
         .expect("a commit");
     drop((rows, store));
     let lines = text_of(&["rows"], &from, &["everything"]);

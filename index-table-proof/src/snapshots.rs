@@ -178,7 +178,7 @@ impl Bank {
             }
             _ => {
                 let report = accounts.verify(&txn).run()?;
-                if !report.is_clean() || accounts.by_branch(&txn).count()? != ACCOUNTS.into() {
+                if !report.is_clean() || accounts.by_branch(&txn).count()? != u64::from(ACCOUNTS) {
                     return Ok(Some(report.to_string()));
                 }
                 return Ok(None);

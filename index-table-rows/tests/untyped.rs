@@ -1,5 +1,7 @@
 //! Rows that are written without their type.
 
+#![allow(clippy::option_option, reason = "the values to test")]
+
 use std::collections::BTreeMap;
 
 use index_table_rows::{Catalog, Error, Reason};

@@ -5,15 +5,13 @@ use std::{
     io::{BufRead, BufReader, Lines, Write, stdin, stdout},
     path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
-use index_table::{Error, Result, Store};
+use index_table::{Result, Store};
 
 use crate::{
     TestResult, open,
-    release::{PostRepository, Table, open_release},
+    release::{PostRepository, open_release},
 };
 
 /// The place of the store, for the other process.

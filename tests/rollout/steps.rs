@@ -205,7 +205,7 @@ fn a_thread_builds_an_index_that_another_process_has_retired() -> TestResult {
         let store = place.open()?;
         let users = UserRepository::open(&store)?;
         store.transaction(|txn| (1..=50).try_for_each(|id| users.put(txn, &user(id)).map(drop)))?;
-        let mut earlier = Client::start(place, "first")?;
+        let earlier = Client::start(place, "first")?;
         has_state(&users, &store, &IndexState::Retired)?;
         earlier.kill();
         let begun = Instant::now();

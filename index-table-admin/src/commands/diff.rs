@@ -207,7 +207,7 @@ impl Counts {
 }
 
 fn shown(value: &RowValue) -> Result<String, Failure> {
-    json::to_string(value).map_err(|error| Failure::other(error.to_string()))
+    index_table::json::to_string(value).map_err(|error| Failure::other(error.to_string()))
 }
 
 fn json_line(table: &str, key: &Value, difference: &RowDifference) -> Result<Value, Failure> {

@@ -7,6 +7,8 @@
 //! memory. Figures are thousands of rows a second, as medians of the rounds. Each round measures both forms, and compares
 //! their results.
 
+#![allow(clippy::cast_precision_loss, reason = "figures for reports")]
+
 use std::{env, error::Error, fs, path::Path, process, time::Instant};
 
 use index_table::{Durability, IndexTable, Store, json};
@@ -125,7 +127,7 @@ fn lines(rows: impl Iterator<Item = index_table::Result<Customer>>) -> Outcome<u
 }
 
 fn number_of(row: &Value) -> usize {
-    row.as_object().map_or(0, |fields| fields.len())
+    row.as_object().map_or(0, serde_json::Map::len)
 }
 
 fn report(

@@ -194,7 +194,7 @@ struct Builder<'a> {
     gate: Option<String>,
 }
 
-impl<'a> Builder<'a> {
+impl Builder<'_> {
     fn parameter(&mut self, parameter: Parameter) -> String {
         self.parameters.push(parameter);
         format!("${}", self.parameters.len())

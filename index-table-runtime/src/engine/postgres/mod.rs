@@ -191,7 +191,7 @@ impl Engine {
             return Err(Error::StoreNotFound { path: self.pool.server().into() });
         }
         if !missing.is_empty() {
-            txn.simple(&self.creation(&missing))?;
+            txn.simple(&sql::create_all(&missing))?;
         }
         if !self.has_format(&txn)? {
             let sql = format!("INSERT INTO {} (k, v) VALUES ($1, $2)", catalog.sql);
@@ -219,11 +219,6 @@ impl Engine {
                    WHERE n.nspname = $1 AND c.relname = $2";
         let found = leased.get()?.query(sql, &[&self.schema, &relation.name]);
         found.map(|rows| !rows.is_empty()).map_err(|error| error::of(self.pool.server(), error))
-    }
-
-    /// Returns the statements that create these tables.
-    fn creation(&self, relations: &[&Relation]) -> String {
-        relations.iter().map(|relation| sql::create(relation)).collect()
     }
 
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
@@ -375,7 +370,7 @@ impl Engine {
             compared.change(txn, (&self.schema, &tables))?;
             compared.refuse_different(schema.name)?;
             if !compared.missing.is_empty() {
-                txn.simple(&self.creation(&compared.missing))?;
+                txn.simple(&sql::create_all(&compared.missing))?;
             }
             self.add_referrers(txn, &tables)?;
             let writer = txn.writer(&tables);

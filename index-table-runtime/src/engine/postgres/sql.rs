@@ -57,6 +57,11 @@ pub(super) fn create(relation: &Relation) -> String {
     format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({keys}));", relation.sql)
 }
 
+/// Returns the statements that create these tables.
+pub(super) fn create_all(relations: &[&Relation]) -> String {
+    relations.iter().map(|relation| create(relation)).collect()
+}
+
 /// Returns the statements that remove the entries of an index and change the columns of its SQL table to those of
 /// `relation`; `None` if the table has to be created again. Transactions with an older snapshot keep the entries. From a
 /// new table, they would read none.

@@ -250,7 +250,7 @@ impl<'s> Txn<'s> {
     /// Lets the new rows of an operation be sent with its other changes, until [`settle_new`](Self::settle_new) or
     /// [`abandon_new`](Self::abandon_new).
     pub(super) fn defer_new(&self) {
-        self.session().pending.with(super::pending::Pending::defer);
+        self.session().pending.with(Pending::defer);
     }
 
     pub(super) fn is_deferring(&self) -> bool {
@@ -396,7 +396,7 @@ impl<'s> Txn<'s> {
         }
         let has_begun = session.has_begun();
         if !has_begun {
-            match session.pending.with(|pending| pending.unsent()) {
+            match session.pending.with(Pending::unsent) {
                 Unsent::Nothing => {
                     self.has_ended = true;
                     session.release().into_iter().for_each(Leased::keep);

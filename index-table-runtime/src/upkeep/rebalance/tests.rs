@@ -48,7 +48,7 @@ fn even_shards_stay_as_they_are() {
     let cells = cells(&[(10, 0), (10, 1), (9, 2)]);
     let outcome = plan(&cells, &targets(3), 10);
     assert_eq!(moved(&cells, &outcome), 0);
-    assert_eq!(outcome.stuck, []);
+    assert!(outcome.stuck.is_empty(), "{:?}", outcome.stuck);
 }
 
 #[test]

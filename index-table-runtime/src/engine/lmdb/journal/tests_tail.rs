@@ -17,7 +17,7 @@ fn is_damaged(outcome: Result<Tail, Fault>, place: Place) -> bool {
 #[test]
 fn records_are_read_across_segments() {
     let mut written = Written::new();
-    assert_eq!(written.numbers(), []);
+    assert_eq!(written.numbers(), [0; 0]);
     for _ in 0..3 {
         written.commit(&[6; 100]);
         written.switch();

@@ -73,6 +73,6 @@ fn prefixes_with_special_bytes_are_escaped() {
             check(prefix, text);
         }
     }
-    assert_eq!(encoded_prefix(""), []);
+    assert_eq!(encoded_prefix(""), [0; 0]);
     assert_eq!(encoded_prefix("a\0\u{1}"), [b'a', 1, 1, 1, 2]);
 }
