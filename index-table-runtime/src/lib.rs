@@ -28,7 +28,6 @@ mod upkeep;
 mod usage;
 mod write;
 
-#[cfg(feature = "postgres")]
 pub use engine::{ArchiveFile, CommitNumber, Durability, DurabilityReason, Options, WhenFull};
 /// Rows without their type, and the exact form of values as JSON. With the feature `json`.
 #[cfg(feature = "json")]
