@@ -7,7 +7,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use index_table::{Result, Store};
+use index_table::{Error, Result, Store};
 
 use crate::{
     TestResult, open,
@@ -139,7 +139,11 @@ pub(crate) fn run(place: &Place) -> TestResult {
                 posts = Some(opened);
                 "ok".to_owned()
             }),
-            (_, Some(table)) => table.run(&store, command, rest),
+            (_, Some(table)) => match table.run(&store, command, rest) {
+                // A server can return it once for an index under construction.
+                Err(Error::SnapshotTooOld { .. }) => table.run(&store, command, rest),
+                done => done,
+            },
             (_, None) => unreachable!("{command}"),
         };
         let answer = answer.unwrap_or_else(|error| error.to_string());

@@ -179,7 +179,10 @@ impl Inner {
         open: impl FnOnce(&Engines) -> Result<(Tables, Declared)>,
     ) -> Result<Arc<OpenTable>> {
         let schema = rows.schema;
-        self.rollout.wait_for(schema.name);
+        // A thread with a write transaction would wait for a batch that waits for it.
+        if self.refuse_nested_write().is_ok() {
+            self.rollout.wait_for(schema.name);
+        }
         if let Some(used) = self.used(rows)? {
             return Ok(used);
         }

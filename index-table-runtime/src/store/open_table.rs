@@ -307,18 +307,9 @@ impl OpenTable {
         snapshot: Stamp,
         opened: u64,
     ) -> Result<()> {
-        again(|| self.try_check_readable(reader, index, snapshot, opened))
-    }
-
-    fn try_check_readable(
-        &self,
-        reader: Reader<'_>,
-        index: usize,
-        snapshot: Stamp,
-        opened: u64,
-    ) -> Result<()> {
         let is_older = opened < self.opened;
         self.check_declared(reader, snapshot, is_older)?;
+        reader.note_read(index);
         if self.is_readable(index, opened) {
             return Ok(());
         }
@@ -353,25 +344,16 @@ impl OpenTable {
         snapshot: Stamp,
         opened: u64,
     ) -> Result<bool> {
-        again(|| self.try_check_scannable(reader, index, snapshot, opened))
-    }
-
-    fn try_check_scannable(
-        &self,
-        reader: Reader<'_>,
-        index: usize,
-        snapshot: Stamp,
-        opened: u64,
-    ) -> Result<bool> {
         let declared = self.schema.indexes.get(index).filter(|declared| declared.unique);
         if let Some(declared) = declared {
             // Before the state is read: it can be that of another declaration.
             self.check_declared(reader, snapshot, opened < self.opened)?;
             if self.is_violated(reader, index, declared.name)? {
+                reader.note_read(index);
                 return Ok(true);
             }
         }
-        self.try_check_readable(reader, index, snapshot, opened).map(|()| false)
+        self.check_readable(reader, index, snapshot, opened).map(|()| false)
     }
 
     /// Whether the index has the entries of all rows, and is violated somewhere.
@@ -442,15 +424,6 @@ impl OpenTable {
             return Ok(());
         }
         Err(Error::WrongStore { table: self.schema.name })
-    }
-}
-
-/// Makes a check that reads the catalog, and makes it again if it fails because of a cached record that another client has replaced: then
-/// the snapshot of a server has begun, and is read by its own records.
-fn again<T>(check: impl Fn() -> Result<T>) -> Result<T> {
-    match check() {
-        Err(Error::SnapshotTooOld { .. }) => check(),
-        outcome => outcome,
     }
 }
 

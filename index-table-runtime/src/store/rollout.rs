@@ -1,7 +1,7 @@
 //! The thread that builds indexes which the records of their tables lacked.
 //!
 //! It uses a table like the program does, so a table that the program no longer uses stays open until the thread has ended its batch. An
-//! opening of this table with another declaration waits for that.
+//! opening of this table waits for that, so that it finds what the thread has built, and may have another declaration.
 
 use std::{
     sync::{Arc, OnceLock, Weak},
@@ -74,8 +74,9 @@ impl Rollout {
     /// Waits while only the thread uses the table with this name, at most for [`LONGEST_BATCH`].
     pub(super) fn wait_for(&self, name: &str) {
         let began = Instant::now();
+        // Without an owner, it is being closed.
         let is_unused =
-            |(own, table): &(&str, Weak<OpenTable>)| *own == name && table.strong_count() == 1;
+            |(own, table): &(&str, Weak<OpenTable>)| *own == name && table.strong_count() <= 1;
         while self.used.lock().as_ref().is_some_and(is_unused) && began.elapsed() < LONGEST_BATCH {
             thread::sleep(LOOK);
         }

@@ -257,7 +257,8 @@ struct Work<'a> {
 ///
 /// # Errors
 ///
-/// [`Error::MissingReference`](crate::Error::MissingReference) for a default that refers to no row, before any row is written.
+/// [`Error::MissingReference`](crate::Error::MissingReference) for a default that refers to no row, before any row is written, if the
+/// default is the same each time and the rows to which it refers stay.
 pub(super) fn renew_lists(store: &Store, table: &OpenTable) -> Result<()> {
     let work = Work { only_lists: true, ..Work::new(store, table) };
     if !table.rows.references.is_empty() {

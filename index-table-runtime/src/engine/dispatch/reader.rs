@@ -57,6 +57,20 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Notes that a query on the index or aggregate at this position was allowed. On a server, the snapshot may not have begun, and be
+    /// found to lack it.
+    pub(crate) fn note_read(self, index: usize) {
+        match self {
+            Self::Lmdb(_) => {}
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => {}
+            #[cfg(feature = "postgres")]
+            Self::Postgres(reader) => reader.note_read(index),
+        }
+        #[cfg(not(feature = "postgres"))]
+        let _ = index;
+    }
+
     /// Returns the number of bytes that a space of small records takes, if no other table has records in its database.
     pub(crate) fn bytes_of_space(self, space: Space) -> Result<u64> {
         match self {

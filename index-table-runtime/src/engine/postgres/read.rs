@@ -89,16 +89,16 @@ impl<'t> Reader<'t> {
     /// Returns the totals of a space; `None` for another space.
     pub(super) fn totals(self, space: Space) -> Option<StoredTotals<'t>> {
         let Space::Aggregate(aggregate) = space else { return None };
-        let schema = self.tables.schema;
-        self.txn.session().note_read(schema, Some(schema.indexes.len() + aggregate));
         let striped = self.tables.aggregates.get(aggregate)?;
-        Some(StoredTotals { txn: self.txn, schema, striped })
+        Some(StoredTotals { txn: self.txn, schema: self.tables.schema, striped })
+    }
+
+    /// Notes that a query on the index or aggregate at this position was allowed.
+    pub(crate) fn note_read(self, index: usize) {
+        self.txn.session().note_read(self.tables.schema, Some(index));
     }
 
     fn relation(self, source: Source) -> Result<&'t Relation> {
-        if let Source::Index(index) = source {
-            self.txn.session().note_read(self.tables.schema, Some(index));
-        }
         let missing = || Error::internal("an index that the table doesn't have");
         self.tables.relation(source).ok_or_else(missing)
     }

@@ -273,7 +273,7 @@ impl Session<'_> {
         for row in &rows {
             found.insert(column::<&[u8]>(row, 0)?, column::<&[u8]>(row, 1)?);
         }
-        let mut is_replaced = false;
+        let (mut is_replaced, mut unfit) = (false, Ok(()));
         for (schema, key, record) in &assumed.records {
             let now = found.get(key.as_slice()).copied();
             if let Some(changes) = changes {
@@ -299,8 +299,11 @@ impl Session<'_> {
                 matches!(state, StateRecord::Announced(_)).then_some(state)
             };
             let reads = (own.as_slice(), reads.others);
-            still_fits((*schema, key), record.as_deref(), now, reads, announced)?;
+            let fits = still_fits((*schema, key), record.as_deref(), now, reads, announced);
+            unfit = unfit.and(fits);
         }
+        // All records of the snapshot are in the cache now, for the next transaction.
+        unfit?;
         for (part, key) in reads.parts.iter().zip(&states).filter(|_| is_replaced) {
             if let Some(state) = found.get(key.as_slice()) {
                 return Err(not_readable(*part, StateRecord::decode(state)).into());

@@ -203,10 +203,6 @@ impl<'s> Txn<'s> {
         self.refuse_failed()?;
         self.session().round_trip(last).map_err(|broken| match broken {
             Broken::Statement(cause) | Broken::Last(cause) => self.fail(cause),
-            // The statements have succeeded, and a reader goes on with the records of its snapshot.
-            Broken::Other(
-                error @ (Error::SnapshotTooOld { .. } | Error::IndexNotReadable { .. }),
-            ) if !self.session().writes => error,
             Broken::Other(error) => {
                 self.session().fail(false, &error);
                 error

@@ -151,6 +151,13 @@ impl<'t> Reader<'t> {
         self.one().map_or(Ok(0), |reader| reader.bytes_of(source))
     }
 
+    /// Notes that a query on the index or aggregate at this position was allowed.
+    pub(crate) fn note_read(self, index: usize) {
+        if let Some(reader) = self.one() {
+            reader.note_read(index);
+        }
+    }
+
     /// Returns the number of bytes that a space of small records takes, if no other table has records in its database.
     pub(crate) fn bytes_of_space(self, space: Space) -> Result<u64> {
         self.one().map_or(Ok(0), |reader| reader.bytes_of_space(space))

@@ -31,7 +31,7 @@ pub struct StreamedChange<R: Entity> {
     /// written the row: a name that `R` does not read is a field that another release has added or removed. Empty if `R` uses
     /// `flatten` or `transparent`, because such a row has its names itself, or none.
     ///
-    /// All changes of a batch with the same list share the names.
+    /// Consecutive changes of a batch with the same list share the names.
     pub names: Arc<[String]>,
 }
 
