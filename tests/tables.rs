@@ -290,6 +290,36 @@ mod by_tenant {
     }
 }
 
+mod without_amount {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "orders", shard_by = tenant)]
+    #[index(town, scope = "global")]
+    pub(crate) struct Order {
+        #[primary_key]
+        pub(crate) tenant: u16,
+        #[primary_key]
+        pub(crate) number: u32,
+        pub(crate) town: String,
+        pub(crate) amount: i64,
+    }
+}
+
+/// Adds orders of four tenants.
+fn fill_orders(store: &Store) -> TestResult {
+    use by_tenant::{Order, OrderRepository};
+    let orders = OrderRepository::open(store)?;
+    let order = |n: u32| Order {
+        tenant: (n % 4) as u16,
+        number: n,
+        town: "Oslo".to_owned(),
+        amount: i64::from(n),
+    };
+    store.transaction(|txn| (0..40).try_for_each(|n| orders.insert(txn, &order(n))))?;
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn random_rows_are_those_of_their_type(all in proptest::collection::vec(ticket(), 1..12)) {
@@ -578,5 +608,21 @@ fn a_table_that_is_not_in_use_is_not_opened_inside_of_a_write() -> TestResult {
     drop(txn);
     let table = store.table("tickets")?;
     assert_eq!(table.rows(&before).count()?, 0);
+    Ok(())
+}
+
+#[test]
+fn an_index_that_is_no_longer_maintained_is_not_read_in_shards() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = sharded(dir.path())?;
+    fill_orders(&store)?;
+    let table = store.table("orders")?;
+    assert_eq!(table.index("amount")?.rows(&store.read()?).count()?, 40);
+    let orders = without_amount::OrderRepository::open(&store)?;
+    let order = without_amount::Order { tenant: 3, number: 41, town: "Rome".into(), amount: 7 };
+    store.transaction(|txn| orders.insert(txn, &order))?;
+    let read = table.index("amount")?.rows(&store.read()?).count();
+    assert!(matches!(read, Err(index_table::Error::IndexNotReadable { .. })), "{read:?}");
+    assert_eq!(table.index("town")?.rows(&store.read()?).count()?, 41);
     Ok(())
 }
