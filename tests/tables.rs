@@ -626,3 +626,31 @@ fn an_index_that_is_no_longer_maintained_is_not_read_in_shards() -> TestResult {
     assert_eq!(table.index("town")?.rows(&store.read()?).count()?, 41);
     Ok(())
 }
+
+#[test]
+fn names_are_those_of_serde_with_and_without_a_struct() -> TestResult {
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "bills")]
+    #[index(due_on)]
+    #[serde(rename_all = "camelCase")]
+    struct Bill {
+        #[primary_key]
+        bill_id: u32,
+        due_on: u32,
+    }
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let bills = BillRepository::open(&store)?;
+    let check = || -> TestResult {
+        let (table, txn) = (store.table("bills")?, store.read()?);
+        assert_eq!(table.primary_key().collect::<Vec<_>>(), ["billId"]);
+        let index = table.index("due_on")?;
+        assert_eq!(index.fields().collect::<Vec<_>>(), ["dueOn"]);
+        let error = index.find(&txn, [json!("x")]).map(drop).expect_err("refused").to_string();
+        assert!(error.contains("field `dueOn`"), "{error}");
+        Ok(())
+    };
+    check()?;
+    drop(bills);
+    check()
+}
