@@ -628,6 +628,24 @@ fn an_index_that_is_no_longer_maintained_is_not_read_in_shards() -> TestResult {
 }
 
 #[test]
+fn a_table_is_opened_again_after_its_keys_have_moved() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = sharded(dir.path())?;
+    fill_orders(&store)?;
+    let before = store.table("orders")?;
+    assert_eq!(before.rows(&store.read()?).count()?, 40);
+    store.add_shard("east", "east")?;
+    let orders = by_tenant::OrderRepository::open(&store)?;
+    store.move_range("orders", 1_u16..2, "east").run()?;
+    drop(orders);
+    let table = store.table("orders")?;
+    assert_eq!(table.rows(&store.read()?).count()?, 40);
+    assert_eq!(table.index("amount")?.rows(&store.read()?).count()?, 40);
+    drop(before);
+    Ok(())
+}
+
+#[test]
 fn names_are_those_of_serde_with_and_without_a_struct() -> TestResult {
     #[derive(Serialize, Deserialize, IndexTable)]
     #[table(name = "bills")]
@@ -653,4 +671,26 @@ fn names_are_those_of_serde_with_and_without_a_struct() -> TestResult {
     check()?;
     drop(bills);
     check()
+}
+
+#[test]
+fn an_index_in_use_is_not_dropped_when_the_store_has_grown() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    fill_orders(&store)?;
+    let before = store.table("orders")?;
+    drop(without_amount::OrderRepository::open(&store)?);
+    assert!(store.drop_retired()?.is_empty());
+    let txn = store.read()?;
+    store.add_shard("east", "east")?;
+    assert_eq!(before.rows(&txn).count()?, 40);
+    drop(txn);
+    assert!(store.drop_retired()?.is_empty());
+    let read = before.rows(&store.read()?).count();
+    assert!(read.is_err(), "{read:?}");
+    let table = store.table("orders")?;
+    assert_eq!(table.rows(&store.read()?).count()?, 40);
+    drop((before, table));
+    assert_eq!(store.drop_retired()?, ["orders.amount"]);
+    Ok(())
 }
