@@ -646,6 +646,41 @@ fn a_table_is_opened_again_after_its_keys_have_moved() -> TestResult {
 }
 
 #[test]
+fn a_table_that_is_read_without_its_struct_is_not_renamed() -> TestResult {
+    mod renamed {
+        use super::*;
+        #[derive(Serialize, Deserialize, IndexTable)]
+        #[table(name = "purchases", was = "orders", shard_by = tenant, shard_map = "orders")]
+        #[index(town, scope = "global")]
+        #[index(amount)]
+        pub(super) struct Purchase {
+            #[primary_key]
+            tenant: u16,
+            #[primary_key]
+            number: u32,
+            town: String,
+            amount: i64,
+        }
+    }
+    let check = |store: &Store| -> TestResult {
+        fill_orders(store)?;
+        let table = store.table("orders")?;
+        let error = renamed::PurchaseRepository::open(store).map(drop).expect_err("refused");
+        let text = error.to_string();
+        assert!(text.contains("`orders` is in use in this process by `JsonTable`"), "{text}");
+        assert_eq!(table.rows(&store.read()?).count()?, 40);
+        drop(table);
+        let purchases = renamed::PurchaseRepository::open(store)?;
+        assert_eq!(purchases.all(&store.read()?).count()?, 40);
+        Ok(())
+    };
+    let dir = tempfile::tempdir()?;
+    check(&Store::open(dir.path())?)?;
+    let dir = tempfile::tempdir()?;
+    check(&sharded(dir.path())?)
+}
+
+#[test]
 fn names_are_those_of_serde_with_and_without_a_struct() -> TestResult {
     #[derive(Serialize, Deserialize, IndexTable)]
     #[table(name = "bills")]
