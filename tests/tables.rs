@@ -290,6 +290,36 @@ mod by_tenant {
     }
 }
 
+mod without_amount {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "orders", shard_by = tenant)]
+    #[index(town, scope = "global")]
+    pub(crate) struct Order {
+        #[primary_key]
+        pub(crate) tenant: u16,
+        #[primary_key]
+        pub(crate) number: u32,
+        pub(crate) town: String,
+        pub(crate) amount: i64,
+    }
+}
+
+/// Adds orders of four tenants.
+fn fill_orders(store: &Store) -> TestResult {
+    use by_tenant::{Order, OrderRepository};
+    let orders = OrderRepository::open(store)?;
+    let order = |n: u32| Order {
+        tenant: (n % 4) as u16,
+        number: n,
+        town: "Oslo".to_owned(),
+        amount: i64::from(n),
+    };
+    store.transaction(|txn| (0..40).try_for_each(|n| orders.insert(txn, &order(n))))?;
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn random_rows_are_those_of_their_type(all in proptest::collection::vec(ticket(), 1..12)) {
@@ -578,5 +608,124 @@ fn a_table_that_is_not_in_use_is_not_opened_inside_of_a_write() -> TestResult {
     drop(txn);
     let table = store.table("tickets")?;
     assert_eq!(table.rows(&before).count()?, 0);
+    Ok(())
+}
+
+#[test]
+fn an_index_that_is_no_longer_maintained_is_not_read_in_shards() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = sharded(dir.path())?;
+    fill_orders(&store)?;
+    let table = store.table("orders")?;
+    assert_eq!(table.index("amount")?.rows(&store.read()?).count()?, 40);
+    let orders = without_amount::OrderRepository::open(&store)?;
+    let order = without_amount::Order { tenant: 3, number: 41, town: "Rome".into(), amount: 7 };
+    store.transaction(|txn| orders.insert(txn, &order))?;
+    let read = table.index("amount")?.rows(&store.read()?).count();
+    assert!(matches!(read, Err(index_table::Error::IndexNotReadable { .. })), "{read:?}");
+    assert_eq!(table.index("town")?.rows(&store.read()?).count()?, 41);
+    Ok(())
+}
+
+#[test]
+fn a_table_is_opened_again_after_its_keys_have_moved() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = sharded(dir.path())?;
+    fill_orders(&store)?;
+    let before = store.table("orders")?;
+    assert_eq!(before.rows(&store.read()?).count()?, 40);
+    store.add_shard("east", "east")?;
+    let orders = by_tenant::OrderRepository::open(&store)?;
+    store.move_range("orders", 1_u16..2, "east").run()?;
+    drop(orders);
+    let table = store.table("orders")?;
+    assert_eq!(table.rows(&store.read()?).count()?, 40);
+    assert_eq!(table.index("amount")?.rows(&store.read()?).count()?, 40);
+    drop(before);
+    Ok(())
+}
+
+#[test]
+fn a_table_that_is_read_without_its_struct_is_not_renamed() -> TestResult {
+    mod renamed {
+        use super::*;
+        #[derive(Serialize, Deserialize, IndexTable)]
+        #[table(name = "purchases", was = "orders", shard_by = tenant, shard_map = "orders")]
+        #[index(town, scope = "global")]
+        #[index(amount)]
+        pub(super) struct Purchase {
+            #[primary_key]
+            tenant: u16,
+            #[primary_key]
+            number: u32,
+            town: String,
+            amount: i64,
+        }
+    }
+    let check = |store: &Store| -> TestResult {
+        fill_orders(store)?;
+        let table = store.table("orders")?;
+        let error = renamed::PurchaseRepository::open(store).map(drop).expect_err("refused");
+        let text = error.to_string();
+        assert!(text.contains("`orders` is in use in this process by `JsonTable`"), "{text}");
+        assert_eq!(table.rows(&store.read()?).count()?, 40);
+        drop(table);
+        let purchases = renamed::PurchaseRepository::open(store)?;
+        assert_eq!(purchases.all(&store.read()?).count()?, 40);
+        Ok(())
+    };
+    let dir = tempfile::tempdir()?;
+    check(&Store::open(dir.path())?)?;
+    let dir = tempfile::tempdir()?;
+    check(&sharded(dir.path())?)
+}
+
+#[test]
+fn names_are_those_of_serde_with_and_without_a_struct() -> TestResult {
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "bills")]
+    #[index(due_on)]
+    #[serde(rename_all = "camelCase")]
+    struct Bill {
+        #[primary_key]
+        bill_id: u32,
+        due_on: u32,
+    }
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let bills = BillRepository::open(&store)?;
+    let check = || -> TestResult {
+        let (table, txn) = (store.table("bills")?, store.read()?);
+        assert_eq!(table.primary_key().collect::<Vec<_>>(), ["billId"]);
+        let index = table.index("due_on")?;
+        assert_eq!(index.fields().collect::<Vec<_>>(), ["dueOn"]);
+        let error = index.find(&txn, [json!("x")]).map(drop).expect_err("refused").to_string();
+        assert!(error.contains("field `dueOn`"), "{error}");
+        Ok(())
+    };
+    check()?;
+    drop(bills);
+    check()
+}
+
+#[test]
+fn an_index_in_use_is_not_dropped_when_the_store_has_grown() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    fill_orders(&store)?;
+    let before = store.table("orders")?;
+    drop(without_amount::OrderRepository::open(&store)?);
+    assert!(store.drop_retired()?.is_empty());
+    let txn = store.read()?;
+    store.add_shard("east", "east")?;
+    assert_eq!(before.rows(&txn).count()?, 40);
+    drop(txn);
+    assert!(store.drop_retired()?.is_empty());
+    let read = before.rows(&store.read()?).count();
+    assert!(read.is_err(), "{read:?}");
+    let table = store.table("orders")?;
+    assert_eq!(table.rows(&store.read()?).count()?, 40);
+    drop((before, table));
+    assert_eq!(store.drop_retired()?, ["orders.amount"]);
     Ok(())
 }

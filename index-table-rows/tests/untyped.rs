@@ -109,6 +109,50 @@ fn each_kind_has_the_form_of_its_type() {
 }
 
 #[test]
+fn absent_fields_are_not_counted() {
+    #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    struct Inner {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        a: Option<u8>,
+        b: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        c: Option<Vec<u8>>,
+    }
+    #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    enum Either {
+        Named {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            x: Option<char>,
+            y: bool,
+        },
+    }
+    #[derive(Serialize, Deserialize, PartialEq, Debug)]
+    struct Outer {
+        inner: Vec<Inner>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+        either: Vec<Either>,
+    }
+    let inner = |a, c| Inner { a, b: "b".to_owned(), c };
+    let either = |x| Either::Named { x, y: true };
+    let both = || vec![inner(None, Some(vec![1, 2])), inner(Some(1), None)];
+    let rows = [
+        Outer { inner: both(), note: None, either: vec![either(None), either(Some('x'))] },
+        Outer { inner: both(), note: Some("n".to_owned()), either: Vec::new() },
+    ];
+    let mut catalog = Catalog::new();
+    for row in rows {
+        let (mut bytes, mut written, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        catalog.record(&row, &mut bytes).expect("a row");
+        // It writes the number of fields before them.
+        ciborium::into_writer(&catalog.row(&bytes, keep), &mut written).expect("CBOR");
+        ciborium::into_writer(&row, &mut own).expect("CBOR");
+        assert_eq!(written, own);
+        assert_eq!(ciborium::from_reader::<Outer, _>(&*written).expect("the row"), row);
+    }
+}
+
+#[test]
 fn keys_that_are_no_text_and_nested_options_are_kept() {
     #[derive(Serialize, Deserialize, PartialEq, Debug)]
     struct Nested {

@@ -19,6 +19,9 @@ use crate::{
 ///
 /// It is written as its type was written for rows, so a type with another form in text formats, such as `IpAddr`, has the form
 /// of binary formats. Numbers of up to 64 bits are `u64` and `i64`. A field that the row lacks is skipped.
+///
+/// Cost: the row is read once. A struct with a field that rows can lack is passed once more before, to count the fields that it has;
+/// so is such a struct inside of it.
 pub struct Row<'r> {
     catalog: &'r Catalog,
     bytes: &'r [u8],
@@ -153,7 +156,7 @@ impl<'w, 'r> Walk<'w, 'r> {
                     let list = self.list(*list)?;
                     self.deeper(|| {
                         let name = list.name.kept(self.keep);
-                        let mut fields = to.serialize_struct(name, list.fields.len())?;
+                        let mut fields = to.serialize_struct(name, self.present(list))?;
                         self.fields(list, |field, part| match part {
                             Some(part) => fields.serialize_field(field.name.kept(self.keep), part),
                             None => fields.skip_field(field.name.kept(self.keep)),
@@ -217,6 +220,30 @@ impl<'w, 'r> Walk<'w, 'r> {
         })
     }
 
+    /// Returns the number of fields that the row has. Formats that write the number need it before the fields.
+    fn present(&self, list: &'r List) -> usize {
+        if list.fields.iter().all(|field| !field.absent) {
+            return list.fields.len();
+        }
+        let mut ahead = {
+            let reader = self.reader.borrow();
+            let start = Reader::new(reader.catalog, &[]);
+            Reader { rest: reader.rest, depth: reader.depth, ..start }
+        };
+        let mut count = 0;
+        for field in &list.fields {
+            if ahead.passes_absent(field) {
+                continue;
+            }
+            // Writing fails there too, with the names of all fields around the damage.
+            if ahead.skip_as(&field.kind).is_err() {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
     /// Passes each field to `write`, with its value if the row has it.
     fn fields<E: ser::Error>(
         &self,
@@ -253,7 +280,7 @@ impl<'w, 'r> Walk<'w, 'r> {
             }
             (Form::Struct, Kind::Struct(list)) => {
                 let list = self.list(*list)?;
-                let mut fields = to.serialize_struct_variant(of, at, name, list.fields.len())?;
+                let mut fields = to.serialize_struct_variant(of, at, name, self.present(list))?;
                 self.fields(list, |field, part| match part {
                     Some(part) => fields.serialize_field(field.name.kept(self.keep), part),
                     None => fields.skip_field(field.name.kept(self.keep)),

@@ -53,7 +53,7 @@ pub(crate) struct Inner {
     tables: Mutex<BTreeMap<&'static str, Opened>>,
     /// The tables that were opened without their structs, in a store that can be written. They are not in use by others: the
     /// program can open them with their structs.
-    recorded: Mutex<Vec<Weak<OpenTable>>>,
+    recorded: Arc<Mutex<Vec<Weak<OpenTable>>>>,
     /// Locked while a table is opened, so that it is opened once.
     opening: Mutex<(), rank::Opening>,
     /// The number of tables that have been opened, and of indexes that have become readable since.
@@ -136,6 +136,13 @@ impl Inner {
         Self::with_place(engines, limit, 1)
     }
 
+    /// Returns the state of the first shard of a store that grows. Tables without their structs keep its only data file in use.
+    pub(super) fn of_grown(store: &Self, engine: &Arc<engine::Engine>, limit: Limit) -> Self {
+        let mut shard = Self::of_shard(Engines::of(Arc::clone(engine)), limit);
+        shard.recorded = Arc::clone(&store.recorded);
+        shard
+    }
+
     /// `place` is that of the lock of opening tables among these locks: a thread that opens a table of a sharded store opens it
     /// in the stores of the shards.
     fn with_place(engines: Engines, limit: Limit, place: u64) -> Self {
@@ -153,7 +160,7 @@ impl Inner {
             signals,
             limit,
             tables,
-            recorded: Mutex::default(),
+            recorded: Arc::default(),
             opening,
             opened,
             commits,
@@ -269,7 +276,7 @@ impl Inner {
     }
 
     /// Returns the tables that were opened without their structs in a store that can be written.
-    fn recorded(&self) -> Vec<Arc<OpenTable>> {
+    pub(crate) fn recorded(&self) -> Vec<Arc<OpenTable>> {
         let mut recorded = self.recorded.lock();
         recorded.retain(|own| own.strong_count() > 0);
         recorded.iter().filter_map(Weak::upgrade).collect()
@@ -282,9 +289,16 @@ impl Inner {
         // It is not dropped while the tables are locked.
         let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
         let Some(used) = used else {
-            let recorded = self.recorded();
-            let mut same = recorded.into_iter().filter(|own| ptr::eq(own.schema, rows.schema));
-            return Ok(same.next().filter(|_| self.is_apart(rows)));
+            let is_sharded = self.engines.several().is_some();
+            // Since it was opened, the store may have grown, and keys may have moved to further shards.
+            let is_current = |own: &Arc<OpenTable>| match own.tables.several() {
+                Some(tables) => tables.are_complete(),
+                None => !is_sharded,
+            };
+            let is_same = |own: &Arc<OpenTable>| {
+                own.store == self.id && ptr::eq(own.schema, rows.schema) && is_current(own)
+            };
+            return Ok(self.recorded().into_iter().find(|own| self.is_apart(rows) && is_same(own)));
         };
         if used.rows.is_same_type(rows) || !rows.has_rows() {
             return Ok(Some(used));

@@ -20,9 +20,11 @@ use crate::{
 /// The name of a table, its location as text, and its record.
 type Known = (String, String, Vec<u8>);
 
-/// The row vtables of this process. They are never dropped, so each is made once.
-static KNOWN: OfProcess<Mutex<BTreeMap<Known, &'static RowVtable>>> =
-    OfProcess::new(Mutex::default);
+/// The row vtables of this process. They, and what reading a record leaves, are never dropped, so each record is read once.
+static KNOWN: OfProcess<Mutex<BTreeMap<Known, Described>>> = OfProcess::new(Mutex::default);
+
+/// A row vtable, or the reason why the record can't be read, with the name of the table.
+type Described = Result<&'static RowVtable, (&'static str, String)>;
 
 /// The tables of a store, opened from its catalog.
 pub(crate) struct Recorded {
@@ -64,8 +66,8 @@ pub(crate) fn table(store: &Store, name: &str) -> Result<Arc<OpenTable>> {
         let known: Vec<_> = tables().map(|(name, _)| format!("`{name}`")).collect();
         return Err(Error::unknown_name(("the store", "table", name), &known));
     };
-    let rows = described(store, table, record).map_err(|reason| Error::Codec {
-        table: kept_text(table),
+    let rows = described_once(store, table, record).map_err(|(table, reason)| Error::Codec {
+        table,
         reason: format!("its record can't be read: {reason}"),
     })?;
     opening::open_online(store, rows)
@@ -81,15 +83,26 @@ pub(super) fn described(
     table: &str,
     record: &[u8],
 ) -> Result<&'static RowVtable, String> {
-    let file = TableRecord::read(record)?;
+    described_once(store, table, record).map_err(|(_, reason)| reason)
+}
+
+fn described_once(store: &Store, table: &str, record: &[u8]) -> Described {
     let location = store.inner.engines.several().and_then(|shards| shards.location_of(table));
     let mut known = KNOWN.lock();
     let key = (table.to_owned(), format!("{location:?}"), record.to_vec());
-    if let Some(rows) = known.get(&key) {
-        return Ok(rows);
-    }
+    let read = || describe(table, record, location.as_ref()).map_err(|it| (kept_text(table), it));
+    known.entry(key).or_insert_with(read).clone()
+}
+
+/// Makes the row vtable.
+fn describe(
+    table: &str,
+    record: &[u8],
+    location: Option<&Location>,
+) -> Result<&'static RowVtable, String> {
+    let file = TableRecord::read(record)?;
     let schema = Box::leak(Box::new(file.schema(table)?));
-    let distribution = match &location {
+    let distribution = match location {
         None | Some(Location::Whole(_) | Location::Part { .. }) => Distribution::Whole,
         Some(Location::Reference) => Distribution::Reference,
         Some(Location::ByKey { fields, hashed, map }) => Distribution::ByKey(ShardKey {
@@ -101,9 +114,7 @@ pub(super) fn described(
     };
     let changes = file.has_changes().then_some(ChangeStream::RECORDED);
     let rows = RowVtable::without_rows(schema, file.aggregates()?, changes, distribution);
-    let rows: &'static RowVtable = Box::leak(Box::new(rows));
-    known.insert(key, rows);
-    Ok(rows)
+    Ok(Box::leak(Box::new(rows)))
 }
 
 /// Opens the databases of a table that [`open`] has described, in a store or in one shard.

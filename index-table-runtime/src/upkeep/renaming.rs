@@ -93,17 +93,16 @@ pub(super) fn rename(
 /// Checks that this process does not use a table by its former name, or a table that refers to it by this name.
 pub(super) fn refuse_used(store: &Store, table: &'static str, was: &str) -> Result<()> {
     let refers = |reference: &ReferenceSchema| reference.to.name == was;
-    let tables = store.inner.tables_in_use();
+    let tables = [store.inner.tables_in_use(), store.inner.recorded()].concat();
     let user =
         tables.iter().find(|it| it.schema.name == was || it.rows.references.iter().any(refers));
     let Some(user) = user else { return Ok(()) };
+    let user = if user.rows.has_rows() { user.rows.type_name() } else { "JsonTable" };
     Err(Error::SchemaMismatch {
         table,
-        difference: format!(
-            "its former table `{was}` is in use in this process by `{}`",
-            user.rows.type_name()
-        ),
-        way_out: "drop all repositories with the former name before the table is opened by its new name",
+        difference: format!("its former table `{was}` is in use in this process by `{user}`"),
+        way_out: "drop all repositories and all values of `JsonTable` with the former name before the table is opened by its new \
+                  name",
     })
 }
 

@@ -207,7 +207,9 @@ pub(super) fn open_in_all(
         all_shards::build_global(engines, &tables, rows)?;
     }
     let unreadable = all_shards::unreadable(engines, &tables, rows)?;
-    let is_readable = |index| !unreadable.contains(&index) && !lacking.contains(&index);
+    // Without its struct, in a store that can be written, each query looks in the catalog whether its index is readable.
+    let stays = rows.has_rows() || shards.is_read_only();
+    let is_readable = |index| stays && !unreadable.contains(&index) && !lacking.contains(&index);
     let readable = rows.schema.positions().map(is_readable).collect();
     let declared = Declared {
         record,

@@ -509,13 +509,10 @@ pub(super) fn all_fit(file: &[KeyFieldRecord], code: &[KeyFieldRecord]) -> bool 
 }
 
 fn key_fields(schema: &TableSchema, fields: &[KeyField]) -> Vec<KeyFieldRecord> {
-    let name = |field: &KeyField| {
-        if field.is_computed() { field.name } else { schema.stored_name(field.name) }
-    };
     fields
         .iter()
         .map(|field| KeyFieldRecord {
-            name: name(field).to_owned(),
+            name: schema.name_in_key(field).to_owned(),
             shape: field.shape.to_string(),
             form: match field.form {
                 KeyForm::Field => "field",

@@ -318,6 +318,11 @@ impl TableSchema {
         field.map_or(name, |field| field.stored)
     }
 
+    /// Returns the name of a key's field in the catalog: the name in rows, or the name of a computed field.
+    pub(crate) fn name_in_key(&self, field: &KeyField) -> &'static str {
+        if field.is_computed() { field.name } else { self.stored_name(field.name) }
+    }
+
     /// Returns the positions of the indexes, and then of the aggregates.
     pub(crate) fn positions(&self) -> Range<usize> {
         0..self.indexes.len() + self.aggregates.len()

@@ -110,7 +110,7 @@ impl Growing {
         let manager = engine::Engine::open(&manager_options(), &directory)?;
         let manager = Manager::new(manager, Some(lock));
         manager.set_options(&options);
-        let main = Arc::new(Inner::of_shard(Engines::of(Arc::clone(engine)), options.index_queue));
+        let main = Arc::new(Inner::of_grown(inner, engine, options.index_queue));
         let shard = Shard::open(Arc::from(MAIN), Arc::clone(engine));
         let ManagerRecords { maps, places, tables, .. } = records;
         let directory = Some(path.clone());

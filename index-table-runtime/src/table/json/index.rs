@@ -32,9 +32,9 @@ impl<'t> JsonIndex<'t> {
         Self { table, keys }
     }
 
-    /// Returns the names of the fields of its key.
+    /// Returns the names of the fields of its key, as serde writes them.
     pub fn fields(&self) -> impl Iterator<Item = &'static str> {
-        self.keys.fields.iter().map(|field| field.name)
+        self.keys.names()
     }
 
     /// Returns all rows with an entry, in the order of the index.
@@ -101,7 +101,7 @@ impl<'t> JsonIndex<'t> {
         if let KeyShape::Hash(_) = field.shape {
             return Err(self
                 .keys
-                .invalid(field.name, "the index has a hash of it, which has no order".into()));
+                .invalid(field, "the index has a hash of it, which has no order".into()));
         }
         let (mut first, mut last) = (range.start_bound(), range.end_bound());
         if field.shape.is_descending() {
@@ -147,9 +147,7 @@ impl<'t> JsonIndex<'t> {
         let (mut key, given) = self.keys.leading(values)?;
         let field = self.keys.next(given)?;
         let written = field.shape.write_prefix(prefix, &mut key);
-        written.map_err(|_| {
-            self.keys.invalid(field.name, format!("a `{}` is no text", field.shape))
-        })?;
+        written.map_err(|_| self.keys.invalid(field, format!("a `{}` is no text", field.shape)))?;
         Ok(self.scan(txn, KeyRange::beginning_with(key.as_bytes())))
     }
 
@@ -181,6 +179,11 @@ impl Keys {
         Self { schema, source, fields }
     }
 
+    /// Returns the names of the fields, which are the same with and without a struct.
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+        self.fields.iter().map(move |field| self.schema.name_in_key(field))
+    }
+
     /// Returns the encoding of a whole key.
     pub(super) fn whole(&self, key: &Value) -> Result<KeyBuf> {
         let values = match (self.fields.len(), key) {
@@ -189,7 +192,7 @@ impl Keys {
             _ => Vec::new(),
         };
         if values.len() != self.fields.len() {
-            let names: Vec<_> = self.fields.iter().map(|field| field.name).collect();
+            let names: Vec<_> = self.names().collect();
             let reason = format!("{key} is not an array with values of {}", names.join(", "));
             return Err(Error::InvalidJson { place: self.place(), reason });
         }
@@ -209,7 +212,7 @@ impl Keys {
     /// Returns the field after the given ones.
     fn next(&self, given: usize) -> Result<&'static KeyField> {
         self.fields.get(given).ok_or_else(|| {
-            let names: Vec<_> = self.fields.iter().map(|field| field.name).collect();
+            let names: Vec<_> = self.names().collect();
             let reason = format!(
                 "a value is given for each of its fields ({}), so there is no further field",
                 names.join(", ")
@@ -219,7 +222,7 @@ impl Keys {
     }
 
     fn push(&self, field: &KeyField, json: &Value, key: &mut KeyBuf) -> Result<()> {
-        let invalid = |reason| self.invalid(field.name, reason);
+        let invalid = |reason| self.invalid(field, reason);
         let value = key_of(&field.shape, json).map_err(invalid)?;
         let written = match field.shape {
             KeyShape::Hash(inner) => inner.write_hash(&value, key),
@@ -237,7 +240,8 @@ impl Keys {
     }
 
     #[cold]
-    fn invalid(&self, field: &str, reason: String) -> Error {
+    fn invalid(&self, field: &KeyField, reason: String) -> Error {
+        let field = self.schema.name_in_key(field);
         Error::InvalidJson { place: format!("{}, field `{field}`", self.place()), reason }
     }
 }

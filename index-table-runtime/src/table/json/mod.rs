@@ -53,7 +53,9 @@ pub struct JsonTable {
 impl Store {
     /// Returns a table without the type of its rows, in any store. Repositories of the table can be open, or opened later.
     ///
-    /// If the store's shards change, or the table gets a further index, get the table again.
+    /// If the store's shards change, also when a store with one data file gets its first further shard, or the table gets a further
+    /// index, get the table again. While a repository is in use, the value counts as a repository with the same struct: as long
+    /// as it lives, another declaration of the table is refused. The table is not renamed while such a value lives.
     ///
     /// Cost: a look-up if this process has the table in use. Otherwise a read of the catalog, and a few hundred bytes for each
     /// declaration of a table stay in memory until the process ends. With LMDB, it waits for the running write transaction.
@@ -108,9 +110,9 @@ impl JsonTable {
         self.schema().name
     }
 
-    /// Returns the names of the fields of the primary key.
+    /// Returns the names of the fields of the primary key, as serde writes them.
     pub fn primary_key(&self) -> impl Iterator<Item = &'static str> {
-        self.schema().primary_key.iter().map(|field| field.name)
+        Keys::of(self.schema(), Source::Facts).names()
     }
 
     /// Returns the names of the indexes, in the order of their declaration.

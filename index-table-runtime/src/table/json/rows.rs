@@ -202,7 +202,8 @@ impl fmt::Debug for JsonRows<'_> {
 /// Formats that say whether they are for people get no other form: see [`JsonTable`](super::JsonTable). If the row can't be
 /// read, the error is one of the format.
 ///
-/// Cost: `Serialize` reads the row twice, first to check it.
+/// Cost: `Serialize` reads the row twice, first to check it. A struct with a field that rows can lack is passed once more, and so is
+/// such a struct inside of it.
 #[derive(Clone, Copy)]
 pub struct StoredRow<'r> {
     table: &'r OpenTable,
