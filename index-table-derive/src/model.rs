@@ -182,6 +182,8 @@ pub(crate) struct Field {
     pub(crate) has_default: bool,
     /// Whether a function reads it, and not its type.
     pub(crate) has_function: bool,
+    /// Whether the row has the fields of its type in its place.
+    pub(crate) is_flat: bool,
     pub(crate) ty: DataType,
     /// The type as text.
     pub(crate) declared: String,
