@@ -167,6 +167,7 @@ pub(crate) const NOT_BELOW: &str = "the struct of `previous` must have a smaller
                                     this struct";
 
 /// A field of the struct.
+#[expect(clippy::struct_excessive_bools, reason = "each is an attribute of its own")]
 pub(crate) struct Field {
     /// The identifier, with its `r#` if it has one.
     pub(crate) ident: Ident,
