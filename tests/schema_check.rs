@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use index_table::{
     __private::{Entity, KeyedTable, admin::TableChange},
-    IndexState, IndexTable, Options, Store,
+    IndexState, IndexTable, Options, ShardMap, Store,
     report::StoreSchema,
 };
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,18 @@ release!(totals, [table(name = "people"), index(town), index(age), aggregate(tow
     { #[primary_key] id: u64, town: String, age: u32, note: String });
 release!(stream, [table(name = "people", changes), index(town), index(age)],
     { #[primary_key] id: u64, town: String, age: u32, note: String });
+
+release!(flat, [table(name = "people"), index(town), index(age)],
+    { #[primary_key] id: u64, town: String, age: u32, #[serde(flatten)] remarks: Remarks });
+release!(local, [table(name = "people", shard_by = id), index(town)],
+    { #[primary_key] id: u64, town: String });
+release!(global, [table(name = "people", shard_by = id), index(town, scope = "global")],
+    { #[primary_key] id: u64, town: String });
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Remarks {
+    note: String,
+}
 
 /// The second version of the rows.
 mod second {
@@ -215,6 +227,54 @@ fn a_document_says_what_an_opening_does() {
     assert_eq!(check::<stream::Person, First>("no stream").lost, ["change stream"]);
     let second = check::<First, second::Person>("second version");
     assert_eq!((second.version, second.built.len()), (Some((1, 2)), 1), "{second:?}");
+}
+
+#[test]
+fn fields_in_the_place_of_another_are_neither_missing_nor_lost() {
+    let flat = check::<first::Person, flat::Person>("flatten");
+    assert!(!flat.has_losses() && flat.fields_added == ["remarks"], "{flat:?}");
+    let dir = tempfile::tempdir().expect("a directory");
+    fill::<first::Person>(dir.path());
+    let store = Options::default().read_only(true).create(false).open(dir.path()).expect("a store");
+    let document = index_table::schema::<flat::Person>();
+    let changes = store.compare_schema(&document, true).expect("a comparison");
+    assert_eq!(changes.tables[0].unreadable.as_ref().map(|rows| rows.rows), Some(0));
+}
+
+#[test]
+fn an_index_of_each_shard_is_built_again_over_all_shards_and_back() {
+    fn built<A: Entity + Serialize + for<'de> Deserialize<'de>, B: Entity>() {
+        let dir = tempfile::tempdir().expect("a directory");
+        {
+            let map = ShardMap::ranges().to("north", ..10u64).to("south", 10u64..);
+            let options = Options::default().shard("north", "north").shard("south", "south");
+            let store = options.map("people", map).open(dir.path()).expect("a store");
+            let table = KeyedTable::<A>::open(&store).expect("a table");
+            let rows = (1..=20).map(person).map(|row| {
+                serde_json::from_value(serde_json::to_value(row).expect("JSON")).expect("a row")
+            });
+            table.bulk_load(&store, rows.collect::<Vec<A>>()).run().expect("a load");
+        }
+        assert!(said::<A>(dir.path()).0.is_same());
+        let names: Vec<_> = said::<B>(dir.path()).0.built.into_iter().map(|it| it.name).collect();
+        assert_eq!(names, ["town"]);
+        let (opened, _) = done::<B>(dir.path()).expect("an opening");
+        assert!(opened.contains("town"), "{opened:?}");
+    }
+    built::<local::Person, global::Person>();
+    built::<global::Person, local::Person>();
+}
+
+#[test]
+fn a_table_from_before_shards_keeps_its_index_as_a_global_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let store = Store::open(dir.path()).expect("a store");
+        drop(KeyedTable::<local::Person>::open(&store).expect("a table"));
+        store.add_shard("second", "second").expect("a shard");
+    }
+    assert!(said::<global::Person>(dir.path()).0.built.is_empty());
+    assert!(done::<global::Person>(dir.path()).expect("an opening").0.is_empty());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io;
 
 use index_table::{Error, json::from_known_fields};
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::failure::Failure;
 
@@ -23,7 +23,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Returns the row of a line; `None` if the line is empty.
-    pub(crate) fn row<R: DeserializeOwned>(
+    pub(crate) fn row<R: Serialize + DeserializeOwned>(
         &mut self,
         line: io::Result<String>,
     ) -> Option<Result<R, LoadError>> {

@@ -157,6 +157,38 @@ fn equal_stores_of_different_lists_are_equal_and_equal_bytes_of_different_lists_
     assert_eq!(lines[1]["changed"], 100);
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupted_comparison_leaves_no_restored_archive() {
+    use std::{
+        io::{BufRead as _, BufReader},
+        process::{Command, Stdio},
+    };
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let (archive, other) = (dir.path().join("archive"), plain(0));
+    {
+        let options = Store::options().durability(Durability::Journal).archive(&archive);
+        let store = options.open(dir.path().join("store")).expect("a store");
+        let customers = CustomerRepository::open(&store).expect("a table");
+        customers.bulk_load(&store, (1..=30_000).map(customer)).run().expect("a load");
+    }
+    let temp = dir.path().join("temp");
+    std::fs::create_dir(&temp).expect("a directory");
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("index-table"));
+    command.arg("diff").arg(&archive).arg(other.path()).args(["--limit", "30000", "--temp"]);
+    command.arg(&temp).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("a process");
+    // The rest is longer than a pipe, so the process waits for its reader.
+    let mut lines = BufReader::with_capacity(1, child.stdout.take().expect("a stream"));
+    lines.read_line(&mut String::new()).expect("a line");
+    assert_eq!(std::fs::read_dir(&temp).expect("a directory").count(), 1);
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("the command kill").success());
+    assert_eq!(child.wait().expect("the end").code(), Some(130));
+    assert_eq!(std::fs::read_dir(&temp).expect("a directory").count(), 0);
+}
+
 #[test]
 fn a_store_is_compared_with_a_moment_of_an_archive() {
     let dir = tempfile::tempdir().expect("a directory");

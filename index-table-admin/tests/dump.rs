@@ -143,6 +143,29 @@ fn an_interrupted_dump_ends_at_a_row_and_is_continued() {
 }
 
 #[test]
+fn interrupted_rows_end_with_the_exit_code_of_a_dump() {
+    let dir = long();
+    for index in ["primary_key", "town"] {
+        let mut command = Command::new(example("rows"));
+        command.arg("rows").arg(dir.path()).args(["customers", index]);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process");
+        let mut lines = BufReader::new(child.stdout.take().expect("a stream"));
+        let mut begun = String::new();
+        lines.read_line(&mut begun).expect("a line");
+        interrupt(&child);
+        lines.read_to_string(&mut begun).expect("text");
+        let code = child.wait().expect("the end").code();
+        let error = error_of(&mut child);
+        assert_eq!(code, Some(130), "{error}");
+        let after = cursor(&error).expect("a cursor");
+        let rest = ["customers", index, "--after", &after];
+        let rest = typed_text(&["rows"], dir.path(), &rest);
+        assert_eq!(begun + &rest, typed_text(&["rows"], dir.path(), &["customers", index]));
+    }
+}
+
+#[test]
 fn a_dump_whose_output_is_not_read_ends() {
     let dir = long();
     let begun = Instant::now();

@@ -8,6 +8,7 @@ use index_table::Store;
 use process::{fails, json_lines, text_of, typed, typed_input, typed_text};
 use serde_json::{Value, json};
 use support::{
+    EventRepository, event,
     everything::{EverythingRepository, everything},
     plain, sharded,
 };
@@ -96,6 +97,25 @@ fn rows_without_types_load_as_the_same_rows() {
     typed_text(&["verify"], &to, &["everything"]);
     // Stored maps are in the order of their bytes.
     assert_eq!(text_of(&["rows"], &to, &["everything"]), lines);
+}
+
+#[test]
+fn entries_of_an_eventual_index_without_their_rows_are_left_out() {
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let store = Store::open(dir.path()).expect("a store");
+        let events = EventRepository::open(&store).expect("a table");
+        events.bulk_load(&store, (1..=3).map(event)).run().expect("a load");
+        // No worker deletes the entry.
+        store.transaction(|txn| events.delete(txn, 2)).expect("a commit");
+    }
+    assert_eq!(text_of(&["find"], dir.path(), &["events", "text", "--count"]), "3\n");
+    for command in ["rows", "find"] {
+        let rows = text_of(&[command], dir.path(), &["events", "text"]);
+        assert_eq!(rows.lines().count(), 2, "{command}: {rows}");
+        let rows = text_of(&[command], dir.path(), &["events", "text", "--limit", "2"]);
+        assert_eq!(rows.lines().count(), 2, "{command}: {rows}");
+    }
 }
 
 #[test]

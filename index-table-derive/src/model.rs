@@ -167,6 +167,7 @@ pub(crate) const NOT_BELOW: &str = "the struct of `previous` must have a smaller
                                     this struct";
 
 /// A field of the struct.
+#[expect(clippy::struct_excessive_bools, reason = "each is an attribute of its own")]
 pub(crate) struct Field {
     /// The identifier, with its `r#` if it has one.
     pub(crate) ident: Ident,
@@ -182,6 +183,8 @@ pub(crate) struct Field {
     pub(crate) has_default: bool,
     /// Whether a function reads it, and not its type.
     pub(crate) has_function: bool,
+    /// Whether the row has the fields of its type in its place.
+    pub(crate) is_flat: bool,
     pub(crate) ty: DataType,
     /// The type as text.
     pub(crate) declared: String,

@@ -179,6 +179,41 @@ fn finding(path: &Path) -> std::result::Result<String, Box<dyn error::Error>> {
     Ok(error.to_string())
 }
 
+/// Compares the declarations of this program, and reads all rows by their lists. Returns the keys of unreadable ones.
+fn compare(path: &Path) -> std::result::Result<Vec<(String, String)>, Box<dyn error::Error>> {
+    let store = Store::options().read_only(true).open(path)?;
+    let changes = store.compare_schema(&index_table::schema::<Order>(), true)?;
+    let orders = changes.tables.into_iter().next().ok_or("no table")?;
+    match orders.refused {
+        Some(refused) => Err(refused.into()),
+        None => Ok(orders.unreadable.unwrap_or_default().first),
+    }
+}
+
+#[test]
+fn rows_without_their_list_and_damaged_rows_are_unreadable_in_a_comparison() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    for tenant in 1..=3 {
+        insert(dir.path(), &text(tenant))?;
+    }
+    assert_eq!(compare(dir.path())?, []);
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: a process that has the file open uses LMDB's locks.
+    let env = unsafe { EnvOpenOptions::new().max_dbs(4).map_size(1 << 24).open(dir.path())? };
+    let txn = env.write_txn()?;
+    env.create_databases_and_commit(txn, |opener, txn| {
+        let facts: Database<'_, Bytes, Bytes> = opener.create_database(txn, Some("orders"))?;
+        // The version, and the number of a list that is not recorded.
+        facts.put(txn, &1_u32.to_be_bytes(), &[1, 77, 0])?;
+        facts.put(txn, &3_u32.to_be_bytes(), &[])?;
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    })?;
+    drop(env);
+    let damaged = |key: &str| (key.to_owned(), "damaged".to_owned());
+    assert_eq!(compare(dir.path())?, [damaged("1"), damaged("3")]);
+    Ok(())
+}
+
 #[test]
 fn a_commit_writes_both_copies() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -220,6 +255,7 @@ fn one_copy_is_enough_and_a_writer_mends_the_other_one() -> TestResult {
                 "{found}"
             );
             assert_eq!(rows(dir.path())?, [text(1), number(2)]);
+            assert_eq!(compare(dir.path())?, []);
             // Reading changes nothing.
             assert_eq!(copies(dir.path())?[at], copy);
 

@@ -109,15 +109,20 @@ fn of_copy(error: Error, to: &Path) -> Failure {
 fn clean_on_ctrl_c(out: &Output, to: &Path) {
     let to = to.to_owned();
     on_ctrl_c(out, "there is no copy; run the command again", move || {
-        // A thread of this process may still create files in it.
-        for _ in 0..50 {
-            let partial = partial_copies(&to);
-            if partial.iter().filter(|path| !is_removed(path)).count() == 0 {
-                return;
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
+        remove_partial(&to);
     });
+}
+
+/// Removes the incomplete copies of this process.
+pub(super) fn remove_partial(to: &Path) {
+    // A thread of this process may still create files in them.
+    for _ in 0..50 {
+        let partial = partial_copies(to);
+        if partial.iter().filter(|path| !is_removed(path)).count() == 0 {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Removes an incomplete copy. Its name changes first, so that a copy that becomes complete in the meantime stays

@@ -13,10 +13,14 @@ use index_table::__private::admin::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{copies::Moment, keys};
+use super::{
+    copies::{Moment, remove_partial},
+    keys,
+};
 use crate::{
     cli::unless_closed,
     failure::{Code, Failure},
+    interrupt::on_ctrl_c,
     names::unknown,
     open::Opened,
     output::Output,
@@ -66,6 +70,9 @@ impl Diff {
             return Err(Failure::arguments(
                 "neither A nor B is an archive; leave out `--until`, `--until-commit` and `--until-end`",
             ));
+        }
+        if archives > 0 {
+            self.clean_on_ctrl_c(out);
         }
         let [first, second] = [&self.first, &self.second].map(|place| self.open(out, place));
         let (first, second) = (first?, second?);
@@ -145,6 +152,24 @@ impl Diff {
         Ok(names)
     }
 
+    /// After Ctrl-C, removes the restored archives, complete or not.
+    fn clean_on_ctrl_c(&self, out: &Output) {
+        let copies = [&self.first, &self.second].map(|place| self.copy_of(place));
+        on_ctrl_c(out, "the restored archive was removed; run the command again", move || {
+            for copy in copies {
+                remove_partial(&copy);
+                let _ = fs::remove_dir_all(copy);
+            }
+        });
+    }
+
+    /// Returns the directory in which an archive is restored.
+    fn copy_of(&self, place: &Path) -> PathBuf {
+        let temp = self.temp.clone().unwrap_or_else(std::env::temp_dir);
+        let number = u8::from(place == self.second);
+        temp.join(format!("index-table-diff-{}-{number}", process::id()))
+    }
+
     /// Opens a store, or an archive in a copy.
     fn open(&self, out: &Output, place: &Path) -> Result<Compared, Failure> {
         if !is_archive(place) {
@@ -155,9 +180,7 @@ impl Diff {
             }
             return Ok(Compared { opened, _copy: None });
         }
-        let temp = self.temp.clone().unwrap_or_else(std::env::temp_dir);
-        let number = u8::from(place == self.second);
-        let copy = Copy(temp.join(format!("index-table-diff-{}-{number}", process::id())));
+        let copy = Copy(self.copy_of(place));
         self.moment.restore(place, &copy.0)?;
         Ok(Compared { opened: Opened::to_read(out, &copy.0)?, _copy: Some(copy) })
     }

@@ -113,10 +113,6 @@ impl Dump {
 
 /// Reports that rows are left.
 fn ended(out: &Output, end: End, cursor: Option<&str>) -> Result<(), Failure> {
-    let way_out = match cursor {
-        Some(cursor) => format!("continue with `--after {cursor}`"),
-        None => "run the command again".to_owned(),
-    };
     match (end, cursor) {
         (End::Limit, None) => Ok(()),
         (End::Limit, Some(cursor)) => {
@@ -124,18 +120,25 @@ fn ended(out: &Output, end: End, cursor: Option<&str>) -> Result<(), Failure> {
             Ok(())
         }
         (End::Time, _) => {
-            let message = format!("rows are left after the time limit; {way_out}");
+            let message = format!("rows are left after the time limit; {}", way_out(cursor));
             Err(Failure {
                 next: cursor.map(str::to_owned),
                 ..Failure::new(Code::TimeLimit, message)
             })
         }
-        (End::Interrupt, _) => {
-            let message = format!("interrupted; {way_out}");
-            Err(Failure {
-                next: cursor.map(str::to_owned),
-                ..Failure::new(Code::Interrupted, message)
-            })
-        }
+        (End::Interrupt, _) => Err(interrupted(cursor.map(str::to_owned))),
+    }
+}
+
+/// Returns the failure of a command that Ctrl-C has ended at a row, with the cursor to continue.
+pub(super) fn interrupted(next: Option<String>) -> Failure {
+    let message = format!("interrupted; {}", way_out(next.as_deref()));
+    Failure { next, ..Failure::new(Code::Interrupted, message) }
+}
+
+fn way_out(cursor: Option<&str>) -> String {
+    match cursor {
+        Some(cursor) => format!("continue with `--after {cursor}`"),
+        None => "run the command again".to_owned(),
     }
 }

@@ -3,8 +3,9 @@
 use std::io::{self, BufWriter, Write};
 
 use clap::Args;
-use index_table::__private::admin::{
-    KeyBuf, UntypedEntry, UntypedField, UntypedRange, UntypedTable,
+use index_table::{
+    __private::admin::{KeyBuf, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
+    ReadTxn,
 };
 use serde_json::{Value, json};
 
@@ -114,7 +115,7 @@ pub(crate) struct Part {
     starting_with: Option<String>,
     /// The rows after this cursor, which an earlier call has printed.
     #[arg(long, value_name = "CURSOR")]
-    after: Option<String>,
+    pub(super) after: Option<String>,
     /// In descending order.
     #[arg(long)]
     rev: bool,
@@ -148,6 +149,19 @@ impl Shown {
             None => self.untyped.append_json(row, out)?,
         }
         Ok(())
+    }
+
+    /// Returns the bytes of the row of an entry; `None` for an eventual index whose entry is to be deleted, as its row is.
+    pub(super) fn row_of<'t>(
+        &'t self,
+        txn: &'t ReadTxn<'_>,
+        entry: &UntypedEntry<'_>,
+        index: &str,
+    ) -> Result<Option<&'t [u8]>, Failure> {
+        match self.untyped.row(txn, entry.primary_key)? {
+            None if !self.untyped.is_eventual(index) => Err(dangling(self.untyped.name(), index)),
+            data => Ok(data),
+        }
     }
 
     fn json(&self, row: &UntypedEntry<'_>) -> Result<String, Failure> {
@@ -192,9 +206,8 @@ impl Find {
                 more = true;
                 return Ok(false);
             }
+            let Some(data) = table.row_of(&txn, &entry, &self.index)? else { return Ok(true) };
             left -= 1;
-            let stored = untyped.row(&txn, entry.primary_key)?;
-            let data = stored.ok_or_else(|| dangling(&self.table, &self.index))?;
             let json = table.json(&UntypedEntry { data, ..entry })?;
             let is_first = last.is_none();
             last = Some((value::hex(entry.key), value::hex(entry.primary_key)));
@@ -292,7 +305,7 @@ fn indented(json: &str) -> String {
     serde_json::to_string_pretty(&fields).unwrap_or_else(|_| json.to_owned())
 }
 
-pub(super) fn dangling(table: &str, index: &str) -> Failure {
+fn dangling(table: &str, index: &str) -> Failure {
     Failure::damage(format!(
         "an entry of the index `{index}` of table `{table}` has no row; run `verify`, and then `repair`"
     ))

@@ -13,9 +13,10 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::rows::{PRIMARY_KEY, Part, Shown, dangling};
+use super::rows::{PRIMARY_KEY, Part, Shown};
 use crate::{
     cli::{Dir, unless_closed},
+    commands::dump::interrupted,
     failure::Failure,
     interrupt::{is_stopping, stop_on_ctrl_c},
     open::Opened,
@@ -189,24 +190,26 @@ impl Rows {
         let index = self.index.as_deref().unwrap_or(PRIMARY_KEY);
         let fields = table.fields(index)?;
         let range = self.part.bounds(index, &self.values, &fields)?;
+        let after = self.part.after.clone();
         let is_whole = self.columns.is_empty() && self.format == Format::Csv;
         stop_on_ctrl_c(out);
         let txn = opened.store.read()?;
-        let (mut last, mut cut, mut json) = (None, false, String::new());
+        let (mut last, mut json) = (None, String::new());
+        let (mut cut, mut is_interrupted) = (false, false);
         let to = BufWriter::new(io::stdout().lock());
         let (format, columns) = (self.format, self.columns);
         let mut rows = Writer { to, format, columns, rows: 0, left_out: None, line: String::new() };
         table.untyped.each_entry(&txn, &range, |entry| {
-            if Some(rows.rows) == self.limit || is_stopping() {
-                cut = true;
+            is_interrupted = is_stopping();
+            cut = is_interrupted || Some(rows.rows) == self.limit;
+            if cut {
                 return Ok(false);
             }
             json.clear();
             if range.index.is_none() {
                 table.append(&entry, &mut json)?;
             } else {
-                let stored = table.untyped.row(&txn, entry.primary_key)?;
-                let data = stored.ok_or_else(|| dangling(&self.table, index))?;
+                let Some(data) = table.row_of(&txn, &entry, index)? else { return Ok(true) };
                 table.append(&UntypedEntry { data, ..entry }, &mut json)?;
             }
             let (key, primary_key): &mut (Vec<u8>, Vec<u8>) = last.get_or_insert_default();
@@ -220,8 +223,14 @@ impl Rows {
                 "some rows have fields that the first one lacks, such as `{field}`; `--columns` chooses fields"
             ));
         }
-        if let Some((key, primary_key)) = last.filter(|_| cut) {
-            out.more(&format!("{}.{}", value::hex(&key), value::hex(&primary_key)));
+        let last = last.filter(|_| cut);
+        let next = last
+            .map(|(key, primary_key)| format!("{}.{}", value::hex(&key), value::hex(&primary_key)));
+        if is_interrupted {
+            return Err(interrupted(next.or(after)));
+        }
+        if let Some(next) = next {
+            out.more(&next);
         }
         Ok(())
     }

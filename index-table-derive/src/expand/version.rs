@@ -79,16 +79,19 @@ pub(super) fn decode() -> TokenStream {
 }
 
 /// Expands to `_index_table::FieldSchema::new::<u64>("id", "u64")`, `.stored_as("ID")` if serde writes another name,
-/// `.also_read_as(&["ident"])` if it reads others, `.with_default()` if rows may lack the field, and `.read_by_function()`.
+/// `.also_read_as(&["ident"])` if it reads others, `.with_default()` if rows may lack the field, `.read_by_function()`, and
+/// `.flattened()`.
 pub(super) fn schema_of_field(field: &Field, krate: &TokenStream) -> TokenStream {
-    let Field { name, written, stored, declared, ty, has_default, has_function, .. } = field;
+    let Field { name, written, stored, declared, ty, .. } = field;
     let ty = ty.tokens(krate);
     let stored_as = (name != written).then(|| mixed!(.stored_as(#written)));
     let others: Vec<_> = stored.iter().filter(|own| *own != written).collect();
     let read_as = (!others.is_empty()).then(|| mixed!(.also_read_as(&[#(#others),*])));
-    let default = has_default.then(|| mixed!(.with_default()));
-    let function = has_function.then(|| mixed!(.read_by_function()));
-    mixed!(#krate::FieldSchema::new::<#ty>(#name, #declared) #stored_as #read_as #default #function)
+    let default = field.has_default.then(|| mixed!(.with_default()));
+    let function = field.has_function.then(|| mixed!(.read_by_function()));
+    let flat = field.is_flat.then(|| mixed!(.flattened()));
+    let marks = mixed!(#stored_as #read_as #default #function #flat);
+    mixed!(#krate::FieldSchema::new::<#ty>(#name, #declared) #marks)
 }
 
 /// Expands to `_index_table::VersionOf::<CustomerV1, Self>::ROW` or `None`.

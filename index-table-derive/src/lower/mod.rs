@@ -233,6 +233,7 @@ fn declare<'a>(
             skipped: attributes.serde.iter().any(serde::leaves_out),
             has_default: attr::serde::has_default(&attributes.serde, &on_struct),
             has_function: attr::serde::has_function(&attributes.serde),
+            is_flat: attributes.serde.iter().any(|key| key.name == "flatten"),
             stored: attr::serde::names_of(&ident, &attributes.serde, &on_struct),
             written: attr::serde::written_name(&ident, &attributes.serde, &on_struct),
             ident,

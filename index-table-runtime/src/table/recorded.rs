@@ -345,6 +345,12 @@ impl UntypedTable {
         Some(fields(index.key))
     }
 
+    /// Whether an index is eventual. Then an entry can be without its row, which was deleted since.
+    #[must_use]
+    pub fn is_eventual(&self, index: &str) -> bool {
+        self.schema().position_of(index).is_some_and(|at| self.schema().is_eventual(at))
+    }
+
     /// Calls `each` with the entries of a range, in the order of their keys, until it returns false.
     ///
     /// Cost: a seek, and a step for each entry. With shards, all shards of the table are merged.

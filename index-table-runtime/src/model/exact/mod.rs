@@ -174,9 +174,8 @@ mod tests {
 
     #[test]
     fn wrong_types_and_missing_fields_are_errors() {
-        #[derive(Debug, Deserialize)]
+        #[derive(Debug, Serialize, Deserialize)]
         struct Row {
-            #[expect(dead_code, reason = "only read")]
             id: u8,
         }
         let row = |json: &str| from_value::<Row>(&serde_json::from_str(json).expect("JSON"));
@@ -188,5 +187,81 @@ mod tests {
         let json = serde_json::json!({ "id": 1, "other": 2 });
         let error = from_known_fields::<Row>(&json).expect_err("refused").to_string();
         assert_eq!(error, "unknown field `other`");
+    }
+
+    #[test]
+    fn fields_that_are_only_written_are_known() {
+        #[derive(Debug, Default, Serialize, Deserialize)]
+        struct Sum {
+            one: u8,
+            #[serde(skip_deserializing)]
+            total: u8,
+        }
+        #[derive(Debug, Serialize, Deserialize)]
+        struct Row {
+            sums: Vec<Sum>,
+        }
+        let row = |json: &str| from_known_fields::<Row>(&serde_json::from_str(json).expect("JSON"));
+        assert_eq!(row(r#"{"sums":[{"one":1,"total":2}]}"#).expect("a row").sums[0].total, 0);
+        for wrong in [r#"{"sums":[{"one":1}],"total":2}"#, r#"{"sums":[{"one":1,"totl":2}]}"#] {
+            assert!(row(wrong).expect_err("refused").to_string().contains("unknown field `tot"));
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_found_beside_those_that_serde_reads_before_their_types() {
+        #[derive(Debug, Serialize, Deserialize)]
+        struct Address {
+            street: String,
+            #[serde(default, alias = "mail", skip_serializing_if = "String::is_empty")]
+            email: String,
+            #[serde(default, skip_serializing)]
+            secret: bool,
+        }
+        #[derive(Debug, Serialize, Deserialize)]
+        #[serde(tag = "kind")]
+        enum Kind {
+            None,
+            Some { size: Option<u8> },
+        }
+        #[derive(Debug, Serialize, Deserialize)]
+        #[serde(untagged)]
+        enum Note {
+            Text(String),
+            Parts {
+                title: String,
+                #[serde(default)]
+                body: String,
+            },
+        }
+        #[derive(Debug, Serialize, Deserialize)]
+        struct Row {
+            #[serde(flatten)]
+            address: Address,
+            #[serde(flatten)]
+            further: Option<Sizes>,
+            kind: Kind,
+            note: Note,
+        }
+        #[derive(Debug, Serialize, Deserialize)]
+        struct Sizes {
+            width: u8,
+        }
+        let row = |json: &str| from_known_fields::<Row>(&serde_json::from_str(json).expect("JSON"));
+        for right in [
+            r#"{"street":"A","kind":{"kind":"None"},"note":"text"}"#,
+            r#"{"street":"A","email":"","secret":true,"kind":{"kind":"Some","size":null},"note":"text"}"#,
+            r#"{"street":"A","mail":"b","width":1,"kind":{"kind":"None"},"note":{"title":"b"}}"#,
+        ] {
+            assert_eq!(row(right).expect("a row").address.secret, right.contains("secret"));
+        }
+        for wrong in [
+            r#"{"street":"A","WRONG":"b","kind":{"kind":"None"},"note":"text"}"#,
+            r#"{"street":"A","kind":{"kind":"Some","size":1,"WRONG":2},"note":"text"}"#,
+            r#"{"street":"A","kind":{"kind":"None"},"note":{"title":"b","WRONG":"c"}}"#,
+        ] {
+            let error = row(wrong).expect_err("refused").to_string();
+            assert_eq!(error, "unknown field `WRONG`", "{wrong}");
+        }
     }
 }

@@ -1,17 +1,19 @@
 //! Values from JSON.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     fmt::{self, Display},
+    ptr,
 };
 
 use serde::{
+    Serialize,
     de::{self, DeserializeOwned, DeserializeSeed, Visitor, value::SeqDeserializer},
     forward_to_deserialize_any,
 };
 use serde_json::Value;
 
-use super::bytes_of;
+use super::{bytes_of, to_string};
 
 /// The reason why JSON is not a value of the type.
 #[derive(Debug)]
@@ -37,29 +39,94 @@ impl de::Error for ReadError {
 ///
 /// [`ReadError`]: the JSON is not a value of the type.
 pub fn from_value<T: DeserializeOwned>(json: &Value) -> Result<T, ReadError> {
-    read(json).map(|(value, _)| value)
+    read(json, None).map(|(value, _)| value)
 }
 
-/// Returns the value with this JSON.
+/// Returns the value with this JSON. A field that the type only writes, such as one with `#[serde(skip_deserializing)]`, is known.
+///
+/// Cost: the cost of [`from_value`]. If the type has ignored fields, or has a map, `flatten`, `tag` or `untagged`, the value is also
+/// written as JSON, and read up to twice again for each field that is not in this JSON.
 ///
 /// # Errors
 ///
 /// The errors of [`from_value`], and a field that the type does not know.
-pub fn from_known_fields<T: DeserializeOwned>(json: &Value) -> Result<T, ReadError> {
-    let (value, unknown) = read(json)?;
-    match unknown.first() {
+pub fn from_known_fields<T: Serialize + DeserializeOwned>(json: &Value) -> Result<T, ReadError> {
+    let (value, noted) = read::<T>(json, None)?;
+    let (mut unknown, is_buffered) = (noted.ignored.into_inner(), noted.is_buffered.get());
+    if unknown.is_empty() && !is_buffered {
+        return Ok(value);
+    }
+    let written = written(&value);
+    let mut absent = Vec::new();
+    compare(json, &written, &mut |name, own, is_written| {
+        if is_written {
+            unknown.retain(|(_, ignored)| !ptr::eq(*ignored, own));
+        } else if is_buffered {
+            absent.push((name, own));
+        }
+    });
+    let unused = || absent.into_iter().find(|(_, own)| is_unused::<T>(json, own, &written));
+    let unknown = unknown.into_iter().next().map(|(name, _)| name);
+    match unknown.or_else(|| unused().map(|(name, _)| name.to_owned())) {
         None => Ok(value),
         Some(field) => Err(ReadError(format!("unknown field `{field}`"))),
     }
 }
 
-/// Returns the value, and the names of the fields that its type ignores. A row that was read without its type has the form of
-/// binary formats.
-fn read<T: DeserializeOwned>(json: &Value) -> Result<(T, Vec<String>), ReadError> {
+fn written<T: Serialize>(value: &T) -> Value {
+    let json = to_string(value).ok();
+    json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
+}
+
+/// Calls `each` with the fields of objects, and whether the objects at the same places in `written` have them.
+fn compare<'j>(json: &'j Value, written: &Value, each: &mut dyn FnMut(&'j str, &'j Value, bool)) {
+    match (json, written) {
+        (Value::Object(own), Value::Object(written)) => {
+            for (name, value) in own {
+                let other = written.get(name);
+                each(name, value, other.is_some());
+                if let Some(other) = other {
+                    compare(value, other, each);
+                }
+            }
+        }
+        (Value::Array(own), Value::Array(written)) => {
+            own.iter().zip(written).for_each(|(own, written)| compare(own, written, each));
+        }
+        _ => {}
+    }
+}
+
+/// Whether a value in the JSON has no effect. With `flatten`, `tag` and `untagged`, serde reads all fields before their types, and
+/// does not report those that none of them takes. No type of a field accepts both text and lists.
+fn is_unused<T: Serialize + DeserializeOwned>(
+    json: &Value,
+    own: &Value,
+    written_as: &Value,
+) -> bool {
+    [Value::from("?"), Value::from(vec![Value::from(Vec::<Value>::new())])].into_iter().all(
+        |other| {
+            let read = read::<T>(json, Some((own, &other)));
+            read.is_ok_and(|(value, _)| written(&value) == *written_as)
+        },
+    )
+}
+
+/// Returns the value, and what was noted of it, with another value in the place of one. A row that was read without its type has
+/// the form of binary formats.
+fn read<T: DeserializeOwned>(
+    json: &Value,
+    replaced: Option<(&Value, &Value)>,
+) -> Result<(T, Noted), ReadError> {
     let read = |is_readable| {
-        let noted = Noted { is_readable, ignored: RefCell::default() };
+        let noted = Noted {
+            is_readable,
+            ignored: RefCell::default(),
+            is_buffered: Cell::new(false),
+            replaced: replaced.map(|(at, other)| (ptr::from_ref(at), other.clone())),
+        };
         let value = T::deserialize(Reader { json, field: None, noted: &noted })?;
-        Ok((value, noted.ignored.into_inner()))
+        Ok((value, noted))
     };
     read(true).or_else(|error| read(false).map_err(|_| error))
 }
@@ -68,7 +135,11 @@ fn read<T: DeserializeOwned>(json: &Value) -> Result<(T, Vec<String>), ReadError
 struct Noted {
     /// Whether types have their form of text formats.
     is_readable: bool,
-    ignored: RefCell<Vec<String>>,
+    /// The names and values of the fields that the type ignores.
+    ignored: RefCell<Vec<(String, *const Value)>>,
+    /// Whether all fields of an object were read, so that ignored ones are not noted.
+    is_buffered: Cell<bool>,
+    replaced: Option<(*const Value, Value)>,
 }
 
 /// Reads JSON, and the exact forms.
@@ -126,6 +197,10 @@ fn wrong(text: &str, expected: &str) -> ReadError {
 
 impl<'j> Reader<'j> {
     fn of(self, json: &'j Value) -> Self {
+        let json = match &self.noted.replaced {
+            Some((at, other)) if ptr::eq(*at, json) => other,
+            _ => json,
+        };
         Self { json, field: None, ..self }
     }
 
@@ -277,13 +352,18 @@ impl<'de> de::Deserializer<'de> for Reader<'_> {
             Some(Exact::Bytes(bytes)) => visitor.visit_byte_buf(bytes),
             Some(Exact::Map(items)) => self.map(items, visitor),
             Some(Exact::Some(value)) => visitor.visit_some(self.of(value)),
-            None => self.visit(visitor),
+            None => {
+                if self.json.is_object() {
+                    self.noted.is_buffered.set(true);
+                }
+                self.visit(visitor)
+            }
         }
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         if let Some(field) = self.field {
-            self.noted.ignored.borrow_mut().push(field.to_owned());
+            self.noted.ignored.borrow_mut().push((field.to_owned(), self.json));
         }
         visitor.visit_unit()
     }

@@ -14,6 +14,10 @@ pub(crate) fn lacking(fields: &[FieldSchema], list: &RowList) -> Option<String> 
 
 impl FieldSchema {
     fn lacking_in(&self, stored: &[RowField]) -> Option<String> {
+        // The names of the fields in its place are not known.
+        if self.is_flat {
+            return None;
+        }
         let name = self.stored;
         let is_own = |it: &&RowField| it.name == name || self.aliases.contains(&it.name.as_str());
         let option = inside(self.declared, "Option").filter(|_| !self.has_function);
@@ -94,6 +98,7 @@ mod tests {
         assert_eq!(lacking(&[field("f64")], &list(&[("note", "unsigned")])), None);
         let renamed = FieldSchema::new::<()>("remark", "String").also_read_as(&["note"]);
         assert_eq!(lacking(&[renamed], &text), None);
+        assert_eq!(lacking(&[field("Address").flattened()], &without), None);
         let flat = RowList { name: String::new(), fields: None };
         assert_eq!(lacking(&[field("String")], &flat), None);
     }

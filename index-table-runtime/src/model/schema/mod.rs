@@ -98,6 +98,8 @@ pub struct FieldSchema {
     pub has_default: bool,
     /// Whether a function reads it, and not its type: `#[serde(with = …)]`.
     pub has_function: bool,
+    /// Whether rows have the fields of its type in its place: `#[serde(flatten)]`.
+    pub is_flat: bool,
     /// The type. Structs of two versions may have different types of the same name.
     pub(crate) ty: FieldType,
 }
@@ -116,8 +118,16 @@ impl FieldSchema {
     #[must_use]
     pub const fn new<T: ?Sized + 'static>(name: &'static str, declared: &'static str) -> Self {
         let ty = FieldType::Own(TypeId::of::<T>());
-        let (aliases, has_default, has_function): (&[_], _, _) = (&[], false, false);
-        Self { name, stored: name, declared, aliases, has_default, has_function, ty }
+        Self {
+            name,
+            stored: name,
+            declared,
+            aliases: &[],
+            has_default: false,
+            has_function: false,
+            is_flat: false,
+            ty,
+        }
     }
 
     /// Describes a field that has another name in rows: `#[serde(rename = …)]`.
@@ -142,6 +152,12 @@ impl FieldSchema {
     #[must_use]
     pub const fn read_by_function(self) -> Self {
         Self { has_function: true, ..self }
+    }
+
+    /// Describes a field whose own fields are in its place: `#[serde(flatten)]`.
+    #[must_use]
+    pub const fn flattened(self) -> Self {
+        Self { is_flat: true, ..self }
     }
 }
 

@@ -526,7 +526,12 @@ impl Engine {
 
     /// Returns the engines of the available shards.
     pub(crate) fn engines(&self) -> impl Iterator<Item = &engine::Engine> {
-        self.shards.iter().filter_map(|shard| Some(&**shard.current()?))
+        self.engines_by_number().map(|(_, engine)| engine)
+    }
+
+    /// Returns the engines of the available shards, with the numbers of the shards, in order.
+    pub(crate) fn engines_by_number(&self) -> impl Iterator<Item = (ShardNumber, &engine::Engine)> {
+        self.shards().filter_map(|(number, shard)| Some((number, &**shard.current()?)))
     }
 
     /// Returns the boundaries of a shard map; `None`: the store has no such map.

@@ -3,7 +3,7 @@
 //! The parts of an opening that decide are called: [`Renaming`], [`TableRecord::compare_all`] and
 //! [`readable::check`], with the records of the catalog and a reader instead of a writer.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{cell::RefCell, collections::BTreeMap, ptr};
 
 use serde::Serialize;
 
@@ -22,8 +22,12 @@ use crate::{
             Comparison, IndexRecord, Parts, Renaming, Source, StateRecord, TableRecord,
             TableSchema, VersionRecord, both_exist, is_index, lacking, renamed_to, version_of,
         },
+        shard::{Distribution, map_of},
     },
-    placement::{Reader, shards::TableRecord as Location},
+    placement::{
+        Reader,
+        shards::{FIRST, TableRecord as Location},
+    },
     store::Store,
 };
 
@@ -330,10 +334,13 @@ impl Plan<'_> {
             return Ok(());
         };
         let file = TableRecord::decode(schema.name, own)?;
-        let file = if self.is_shard { file.grown(schema, global) } else { file };
+        let is_from_one_file = self.is_from_one_file(stored.unwrap_or(schema.name))?;
+        let file = if is_from_one_file { file.grown(schema, global) } else { file };
         let records: Records =
             renaming.records().map(|(name, record)| (name.to_owned(), record.to_vec())).collect();
-        lists(schema.name, &records, None)?;
+        // The copy has the name that the table has now.
+        let copy = self.engine.list_copy(stored.unwrap_or(schema.name)).unwrap_or_default();
+        lists(schema.name, &records, copy.as_deref())?;
         let declared = TableRecord { changes: file.changes, ..declared };
         let older = parts(&records, schema.name)
             .filter_map(|(part, record)| Some((version_of(part)?, record.to_vec())))
@@ -362,6 +369,27 @@ impl Plan<'_> {
         change.note(&file, &declared, &built);
         change.note_fields(&file, &declared, table);
         Ok(())
+    }
+
+    /// Whether the table is from the time before the store has grown, in the first of its shards, and an opening gives this shard
+    /// all keys: the indexes of one data file then have all entries of its global indexes.
+    fn is_from_one_file(&self, table: &str) -> Result<bool> {
+        let Declaration { schema, distribution: Distribution::ByKey(key), .. } = self.declaration
+        else {
+            return Ok(false);
+        };
+        let Some(shards) = self.store.inner.engines.several() else { return Ok(false) };
+        let mut engines = shards.engines_by_number();
+        let is_own = engines
+            .any(|(number, engine)| shards.is_first_file(number) && ptr::eq(engine, self.engine));
+        let has_all = |map: &str| {
+            shards.boundaries(map).is_none_or(|boundaries| boundaries.shards() == [FIRST])
+        };
+        let mut global = key.global.iter().filter_map(|index| schema.indexes.get(*index));
+        Ok(is_own
+            && shards.is_from_one_file(table)?
+            && has_all(key.map)
+            && global.all(|index| has_all(&map_of(schema.name, index.name))))
     }
 
     /// Checks the primary keys of the tables to which the declaration refers.
@@ -405,6 +433,7 @@ impl Plan<'_> {
         let lists = lists(name, records, copy.as_deref())?;
         // Each list once: the reason why its rows can't be read.
         let known = RefCell::new(BTreeMap::new());
+        let damaged = || Some("damaged".to_owned());
         let reason = |list: (u32, u32)| -> Option<String> {
             let new = || {
                 let (version, number) = list;
@@ -413,11 +442,13 @@ impl Plan<'_> {
                 } else {
                     schema.older(version)?.schema.fields
                 };
-                lacking(fields, lists.get(number as usize)?)
+                lists.get(number as usize).map_or_else(damaged, |list| lacking(fields, list))
             };
             known.borrow_mut().entry(list).or_insert_with(new).clone()
         };
-        let read = |primary_key: &[u8], row: &[u8]| match row::list(row).ok().map(reason) {
+        let is_known = |(_, number): &(u32, u32)| lists.get(*number as usize).is_some();
+        let list = |row: &[u8]| row::list(row).ok().filter(is_known);
+        let read = |primary_key: &[u8], row: &[u8]| match list(row).map(reason) {
             None => Ok(false),
             Some(None) => Ok(true),
             Some(Some(reason)) => Err(readable::unreadable_row(schema, primary_key, &reason)),
@@ -438,7 +469,7 @@ impl Plan<'_> {
                 while rows.advance()? {
                     let row = rows.entry();
                     count += 1;
-                    if let Some(Some(reason)) = row::list(row.data).ok().map(reason) {
+                    if let Some(reason) = list(row.data).map_or_else(damaged, reason) {
                         unreadable.rows += 1;
                         if unreadable.first.len() < KEYS {
                             let key = schema.show_primary_key(row.primary_key);
@@ -523,7 +554,7 @@ impl TableChange {
         self.fields_removed = removed.cloned().collect();
         if file.version != declared.version {
             self.version = Some((file.version, declared.version));
-        } else if !table.keeps_unknown {
+        } else if !table.keeps_unknown && !table.rows.fields.iter().any(|field| field.flatten) {
             let lost = self.fields_removed.iter().filter(|name| !is_alias(name));
             self.lost.extend(lost.map(|name| format!("field `{name}`")));
         }

@@ -98,6 +98,9 @@ pub struct SchemaField {
     /// Whether a function reads it, by `#[serde(with = …)]`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub function: bool,
+    /// Whether rows have the fields of its type in its place, by `#[serde(flatten)]`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub flatten: bool,
     /// The number of its type, if the table has older versions: equal types have equal numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_number: Option<u32>,
@@ -359,6 +362,7 @@ impl SchemaVersion {
                 aliases: field.aliases.iter().map(|&alias| alias.to_owned()).collect(),
                 default: Some(field.has_default),
                 function: field.has_function,
+                flatten: field.is_flat,
                 type_number,
             }
         });
@@ -373,6 +377,7 @@ impl SchemaVersion {
             aliases: Vec::new(),
             default: None,
             function: false,
+            flatten: false,
             type_number: None,
         });
         Self { version, fields: fields.collect(), changed: Vec::new() }
@@ -386,6 +391,7 @@ impl SchemaVersion {
             aliases: texts(&field.aliases),
             has_default: field.default.unwrap_or(true),
             has_function: field.function,
+            is_flat: field.flatten,
             ty: field
                 .type_number
                 .map_or_else(|| FieldType::Own(TypeId::of::<()>()), FieldType::Numbered),
