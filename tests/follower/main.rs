@@ -166,8 +166,8 @@ pub(crate) fn wait(mut is_done: impl FnMut() -> bool) {
 pub(crate) fn wait_for(follower: &Follower, original: &Store) -> Result<()> {
     let last = original.read()?.commit_number();
     wait(|| follower.store().read().is_ok_and(|txn| txn.commit_number() >= last));
-    let lag = follower.lag()?;
-    assert_eq!((lag.commits, lag.error), (0, None));
+    // The error of a round before is left until the end of this round.
+    wait(|| follower.lag().is_ok_and(|lag| (lag.commits, lag.error) == (0, None)));
     Ok(())
 }
 

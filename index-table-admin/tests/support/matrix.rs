@@ -111,6 +111,7 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("moves", "STORE", Uses::Shards, ""),
     ("shards", "STORE", Uses::Shards, "north"),
     ("ranges", "STORE", Uses::Shards, "orders"),
+    ("rows", "STORE TABLE", Uses::Rows, "ROW"),
     ("get", "STORE TABLE KEY", Uses::OneShard, "ROW"),
     ("find", "STORE TABLE INDEX VALUE", Uses::Rows, "ROW"),
     ("find", "STORE TABLE INDEX --count", Uses::Rows, ""),
@@ -359,7 +360,7 @@ impl Call<'_> {
         let is_right = match self.name {
             _ if !self.is_json => true,
             "serve" => shown.starts_with("HTTP/1.1 200"),
-            "keys" | "dump" | "diff" => shown.lines().all(is_json),
+            "keys" | "rows" | "dump" | "diff" => shown.lines().all(is_json),
             _ => is_json(&shown),
         };
         if is_right { Ok(()) } else { wrong("the form of the output") }
