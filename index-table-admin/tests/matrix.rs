@@ -185,6 +185,7 @@ fn all_commands_report_a_damaged_file() {
         | "compact STORE COPY"
         | "get STORE TABLE KEY"
         | "find STORE TABLE INDEX VALUE"
+        | "rows STORE TABLE"
         | "dump STORE TABLE"
         | "diff STORE STORE"
         | "whatif STORE --index NEW-INDEX"
