@@ -167,7 +167,8 @@ fn a_load_with_a_wrong_line_loads_nothing_and_names_the_line() {
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        error.contains("line 3: invalid type: integer `2`") && error.contains("no row was loaded"),
+        error.contains("line 3: field `code`: invalid type: integer `2`")
+            && error.contains("no row was loaded"),
         "{error}"
     );
     assert_eq!(typed_text(&["dump"], dir.path(), &["postal_codes"]), "");
@@ -377,10 +378,9 @@ fn expired_rows_are_deleted_up_to_the_limit() {
 fn the_commands_for_any_store_work_with_types_too() {
     let dir = plain(3);
     assert_eq!(typed_json(&["tables"], dir.path(), &[])["tables"][0]["rows"], 3);
-    assert!(
-        typed_fails(3, &["get"], dir.path(), &["people", "1"])
-            .contains("there is `customers`, `orders`")
-    );
+    // The tables are those of the store, not those of the program.
+    let error = typed_fails(3, &["get"], dir.path(), &["people", "1"]);
+    assert!(error.contains("there is `customers`"), "{error}");
 }
 
 #[test]

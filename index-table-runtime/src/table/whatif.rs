@@ -302,7 +302,7 @@ mod tests {
     fn a_tree_has_a_level_more_than_the_pages_that_one_page_can_name() {
         assert_eq!(tree(0, 20), (0, 0));
         assert_eq!(tree(100, 20), (1, 1));
-        assert_eq!(tree(PAGE * 95 / 100 * 100, 20), (102, 2));
+        assert_eq!(tree(PAGE * 95 / 100 * 100, 20), (101, 2));
         let (pages, depth) = tree(PAGE * 100_000, 20);
         assert!(depth == 4 && pages > 105_000, "{pages} {depth}");
     }
