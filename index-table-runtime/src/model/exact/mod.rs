@@ -34,7 +34,7 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use std::{
-        collections::{BTreeMap, HashMap},
+        collections::{BTreeMap, HashMap, HashSet},
         fmt::Debug,
         net::IpAddr,
         time::Duration,
@@ -242,6 +242,9 @@ mod tests {
             further: Option<Sizes>,
             kind: Kind,
             note: Note,
+            // It is written in another order each time.
+            #[serde(default)]
+            tags: HashSet<String>,
         }
         #[derive(Debug, Serialize, Deserialize)]
         struct Sizes {
@@ -252,6 +255,7 @@ mod tests {
             r#"{"street":"A","kind":{"kind":"None"},"note":"text"}"#,
             r#"{"street":"A","email":"","secret":true,"kind":{"kind":"Some","size":null},"note":"text"}"#,
             r#"{"street":"A","mail":"b","width":1,"kind":{"kind":"None"},"note":{"title":"b"}}"#,
+            r#"{"street":"A","kind":{"kind":"None"},"note":"text","tags":["a","b","c","d","e","f"]}"#,
         ] {
             assert_eq!(row(right).expect("a row").address.secret, right.contains("secret"));
         }
@@ -259,6 +263,7 @@ mod tests {
             r#"{"street":"A","WRONG":"b","kind":{"kind":"None"},"note":"text"}"#,
             r#"{"street":"A","kind":{"kind":"Some","size":1,"WRONG":2},"note":"text"}"#,
             r#"{"street":"A","kind":{"kind":"None"},"note":{"title":"b","WRONG":"c"}}"#,
+            r#"{"street":"A","WRONG":1,"kind":{"kind":"None"},"note":"b","tags":["a","b","c","d","e","f"]}"#,
         ] {
             let error = row(wrong).expect_err("refused").to_string();
             assert_eq!(error, "unknown field `WRONG`", "{wrong}");

@@ -65,6 +65,7 @@ pub fn from_known_fields<T: Serialize + DeserializeOwned>(json: &Value) -> Resul
             absent.push((name, own));
         }
     });
+    let written = unordered(written);
     let unused = || absent.into_iter().find(|(_, own)| is_unused::<T>(json, own, &written));
     let unknown = unknown.into_iter().next().map(|(name, _)| name);
     match unknown.or_else(|| unused().map(|(name, _)| name.to_owned())) {
@@ -76,6 +77,21 @@ pub fn from_known_fields<T: Serialize + DeserializeOwned>(json: &Value) -> Resul
 fn written<T: Serialize>(value: &T) -> Value {
     let json = to_string(value).ok();
     json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
+}
+
+/// Sorts the elements of all arrays. A set, or the pairs of a map, can have another order each time.
+fn unordered(value: Value) -> Value {
+    match value {
+        Value::Array(elements) => {
+            let mut elements: Vec<_> = elements.into_iter().map(unordered).collect();
+            elements.sort_by_cached_key(Value::to_string);
+            Value::Array(elements)
+        }
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, unordered(value))).collect()
+        }
+        scalar => scalar,
+    }
 }
 
 /// Calls `each` with the fields of objects, and whether the objects at the same places in `written` have them.
@@ -107,7 +123,7 @@ fn is_unused<T: Serialize + DeserializeOwned>(
     [Value::from("?"), Value::from(vec![Value::from(Vec::<Value>::new())])].into_iter().all(
         |other| {
             let read = read::<T>(json, Some((own, &other)));
-            read.is_ok_and(|(value, _)| written(&value) == *written_as)
+            read.is_ok_and(|(value, _)| unordered(written(&value)) == *written_as)
         },
     )
 }
