@@ -124,8 +124,8 @@ impl TableChange {
         *self == Self { table, rows, bytes, unreadable, ..Self::default() }
     }
 
-    /// Adds what opening the table does in another shard.
-    fn join(&mut self, other: Self) {
+    /// Adds what opening the table does in another shard, which has the same rows if `is_copy`.
+    fn join(&mut self, other: Self, is_copy: bool) {
         fn add<T: PartialEq>(own: &mut Vec<T>, other: Vec<T>) {
             for it in other {
                 if !own.contains(&it) {
@@ -145,10 +145,16 @@ impl TableChange {
         add(&mut self.fields_removed, other.fields_removed);
         add(&mut self.fields_changed, other.fields_changed);
         add(&mut self.lost, other.lost);
-        self.rows += other.rows;
+        self.rows = if is_copy { self.rows.max(other.rows) } else { self.rows + other.rows };
         self.bytes += other.bytes;
         if let Some(other) = other.unreadable {
             let own = self.unreadable.get_or_insert_default();
+            if is_copy {
+                if other.rows > own.rows {
+                    *own = other;
+                }
+                return;
+            }
             own.rows += other.rows;
             own.first.extend(other.first);
             own.first.truncate(KEYS);
@@ -225,6 +231,7 @@ impl Store {
         }
         let mut changes = SchemaChanges { tables: Vec::new(), undeclared: Vec::new() };
         for table in &document.tables {
+            let is_copy = matches!(table.distribution, SchemaDistribution::Reference);
             let mut change: Option<TableChange> = None;
             for engine in self.inner.engines.each() {
                 let is_shard = self.inner.engines.several().is_some();
@@ -232,7 +239,7 @@ impl Store {
                     self.compare_table(engine, (document, table), is_shard, all_rows)?;
                 match &mut change {
                     None => change = Some(of_engine),
-                    Some(change) => change.join(of_engine),
+                    Some(change) => change.join(of_engine, is_copy),
                 }
             }
             changes.tables.extend(change);
