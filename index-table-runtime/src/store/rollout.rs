@@ -65,10 +65,18 @@ impl Rollout {
         (name, table): (&'static str, Weak<OpenTable>),
         work: impl FnOnce(&Arc<OpenTable>) -> T,
     ) -> Option<T> {
+        /// Ends the use, also if a method of a row panics.
+        struct InUse<'r>(&'r Rollout);
+
+        impl Drop for InUse<'_> {
+            fn drop(&mut self) {
+                *self.0.used.lock() = None;
+            }
+        }
+
         *self.used.lock() = Some((name, Weak::clone(&table)));
-        let outcome = table.upgrade().map(|table| work(&table));
-        *self.used.lock() = None;
-        outcome
+        let _in_use = InUse(self);
+        table.upgrade().map(|table| work(&table))
     }
 
     /// Waits while only the thread uses the table with this name, at most for [`LONGEST_BATCH`].

@@ -183,11 +183,6 @@ impl<'s> Session<'s> {
         });
     }
 
-    /// Lets a read transaction read all records again, because another client has replaced one that it has used.
-    pub(super) fn forget_records(&self) {
-        self.note_own_change();
-    }
-
     /// Returns the failure of the transaction.
     pub(super) fn failure(&self) -> Option<&Failure> {
         self.failure.get()

@@ -16,8 +16,9 @@ use super::{
 };
 use crate::model::{
     error::{Error, Result},
+    index_state::IndexState,
     lists::LISTS,
-    schema::{KeptDeclaration, StateRecord, TableRecord, TableSchema},
+    schema::{StateRecord, TableRecord, TableSchema},
 };
 
 /// The maximum waiting time for the writers of a table, in milliseconds.
@@ -264,9 +265,10 @@ impl Session<'_> {
             return Ok(());
         }
         let reads = self.reads.take();
-        let states: Vec<Vec<u8>> = reads.parts.iter().filter_map(|part| state_key(*part)).collect();
+        let states = reads.parts.iter().filter_map(|part| Some((*part, state_key(*part)?)));
+        let states: Vec<_> = states.collect();
         let keys = assumed.records.iter().map(|(_, key, _)| key.as_slice());
-        let keys: Vec<&[u8]> = keys.chain(states.iter().map(Vec::as_slice)).collect();
+        let keys: Vec<&[u8]> = keys.chain(states.iter().map(|(_, key)| key.as_slice())).collect();
         let sql = format!("SELECT k, v FROM {} WHERE k = ANY($1)", self.catalog.relation.sql);
         let rows = connection.query(&sql, &[&keys]).map_err(Broken::Statement)?;
         let mut found = HashMap::new();
@@ -292,22 +294,27 @@ impl Session<'_> {
             let own = reads.parts.iter().filter(|(of, _)| of.name == schema.name);
             let own: Vec<usize> = own.map(|(_, part)| *part).collect();
             // The transaction goes on with the records of its snapshot.
-            self.forget_records();
-            let announced = |part: usize| {
+            self.note_own_change();
+            let state = |part: usize| {
                 let state = state_key((schema, part)).and_then(|key| found.get(key.as_slice()));
-                let state = StateRecord::decode(state?)?;
-                matches!(state, StateRecord::Announced(_)).then_some(state)
+                match StateRecord::decode(state?) {
+                    Some(StateRecord::Announced(_)) => Some(IndexState::Announced),
+                    _ => None,
+                }
             };
             let reads = (own.as_slice(), reads.others);
-            let fits = still_fits((*schema, key), record.as_deref(), now, reads, announced);
+            let fits = still_fits((*schema, key), record.as_deref(), now, reads, state);
             unfit = unfit.and(fits);
         }
         // All records of the snapshot are in the cache now, for the next transaction.
         unfit?;
-        for (part, key) in reads.parts.iter().zip(&states).filter(|_| is_replaced) {
-            if let Some(state) = found.get(key.as_slice()) {
-                return Err(not_readable(*part, StateRecord::decode(state)).into());
-            }
+        for ((schema, part), key) in states.iter().filter(|_| is_replaced) {
+            let Some(state) = found.get(key.as_slice()) else { continue };
+            let (table, index) = (schema.name, schema.name_at(*part).unwrap_or_default());
+            let state = StateRecord::decode(state)
+                .ok_or_else(|| StateRecord::unreadable(table, index))?
+                .into();
+            return Err(Error::IndexNotReadable { table, index, state }.into());
         }
         Ok(())
     }
@@ -380,32 +387,19 @@ fn state_key((schema, part): (&'static TableSchema, usize)) -> Option<Vec<u8>> {
     Some([schema.name.as_bytes(), &[0], name.as_bytes()].concat())
 }
 
-/// Returns the error for an index or aggregate that is not readable in the snapshot, though a cached record has it.
-#[cold]
-fn not_readable(
-    (schema, part): (&'static TableSchema, usize),
-    state: Option<StateRecord>,
-) -> Error {
-    let (table, index) = (schema.name, schema.name_at(part).unwrap_or_default());
-    match state {
-        Some(state) => Error::IndexNotReadable { table, index, state: state.into() },
-        None => StateRecord::unreadable(table, index),
-    }
-}
-
 /// Checks that a reader may have used the record `before` of a key of the catalog in a snapshot with the record `now`: the table has
 /// the same rows, and the indexes and aggregates at the positions `parts`, which it has read, are the same.
 ///
 /// # Errors
 ///
-/// [`Error::IndexNotReadable`] for one of them that the snapshot lacks, which can be `announced`. [`Error::SnapshotTooOld`] if it is
+/// [`Error::IndexNotReadable`] for one of them that the snapshot lacks, which is retired if it has no other `state`. [`Error::SnapshotTooOld`] if it is
 /// unknown what the reader would have done: it has read `others`, or a record of the catalog.
 fn still_fits(
     (schema, key): (&'static TableSchema, &[u8]),
     before: Option<&[u8]>,
     now: Option<&[u8]>,
     (parts, others): (&[usize], bool),
-    announced: impl Fn(usize) -> Option<StateRecord>,
+    state: impl Fn(usize) -> Option<IndexState>,
 ) -> Result<()> {
     let too_old = || Err(Error::SnapshotTooOld { table: schema.name });
     let (Some(before), Some(now), Some(0)) = (before, now, key.last()) else { return too_old() };
@@ -418,17 +412,13 @@ fn still_fits(
         return too_old();
     }
     for part in parts {
-        let name = schema.name_at(*part).unwrap_or_default();
-        let Some(at) = before.indexes.iter().position(|index| index.name == name) else {
+        let (table, index) = (schema.name, schema.name_at(*part).unwrap_or_default());
+        let Some(at) = before.indexes.iter().position(|own| own.name == index) else {
             return too_old();
         };
-        if let Some(index) = before.indexes.get(at).filter(|_| !is_same(at)) {
-            let retired = || {
-                let kept = KeptDeclaration { version: before.version, index: index.clone() };
-                StateRecord::Retired(kept)
-            };
-            let state = announced(*part).unwrap_or_else(retired);
-            return Err(not_readable((schema, *part), Some(state)));
+        if !is_same(at) {
+            let state = state(*part).unwrap_or(IndexState::Retired);
+            return Err(Error::IndexNotReadable { table, index, state });
         }
     }
     Ok(())
