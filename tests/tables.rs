@@ -591,8 +591,6 @@ fn errors_name_the_table_the_index_and_the_field() -> TestResult {
         error(hashed),
         "table `tickets`, index `title`, field `title`: the index has a hash of it, which has no order"
     );
-    let cursor = index.rows(&txn).page(0)?.next;
-    assert!(cursor.is_none());
     drop(tickets);
     Ok(())
 }

@@ -91,7 +91,7 @@ pub(crate) enum Command {
     ///
     /// With --json, each key is an object in a line of its own.
     Keys(keys::Keys),
-    /// Print the rows of a table, or of a part of an index, as JSON or CSV.
+    /// Print a table's rows, or those in a part of an index, as JSON or CSV.
     ///
     /// The rows are those of any release, without the types of a program. With --json, each row is a line.
     Rows(table_rows::Rows),

@@ -57,7 +57,7 @@ fn an_index_without_a_key_of_the_table_is_computed_from_the_types_of_fields() {
     );
     assert_eq!((&sample["sample"], &sample["index"]["entries"]), (&json!(100), &json!(1000)));
     let unique = json_of(&["whatif"], store.path(), &["--index", "customers(town) unique"]);
-    assert_eq!(unique["rows_with_an_equal_unique_key"], 500);
+    assert_eq!(unique["rows_with_the_most_common_key"], 500);
 }
 
 #[test]

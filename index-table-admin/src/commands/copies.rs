@@ -183,10 +183,15 @@ pub(crate) struct Moment {
     until_end: bool,
 }
 
+/// Whether a directory is an archive.
+pub(super) fn is_archive(place: &Path) -> bool {
+    place.join("manifest").is_file()
+}
+
 impl Restore {
     pub(crate) fn run(&self, out: &Output) -> Result<(), Failure> {
         let Self { backup, to, moment } = self;
-        if !backup.join("manifest").is_file() {
+        if !is_archive(backup) {
             if moment.is_given() {
                 return Err(if backup.join(DATA).exists() {
                     Failure::arguments(format!(

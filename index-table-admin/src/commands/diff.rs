@@ -14,7 +14,7 @@ use index_table::__private::admin::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    copies::{Moment, remove_partial},
+    copies::{Moment, is_archive, remove_partial},
     keys,
 };
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
 /// Two stores whose rows are compared.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// The first store: its directory, the URL of a database of PostgreSQL, or the directory of an archive.
+    /// The first store: a directory, the URL of a database on PostgreSQL, or an archive.
     #[arg(value_name = "A")]
     first: PathBuf,
     /// The second store, likewise.
@@ -74,8 +74,7 @@ impl Diff {
         if archives > 0 {
             self.clean_on_ctrl_c(out);
         }
-        let [first, second] = [&self.first, &self.second].map(|place| self.open(out, place));
-        let (first, second) = (first?, second?);
+        let (first, second) = (self.open(out, &self.first, 0)?, self.open(out, &self.second, 1)?);
         let (tables, others) = (first.opened.recorded(out)?, second.opened.recorded(out)?);
         let names = self.names(&tables, &others)?;
         let txns = (first.opened.store.read()?, second.opened.store.read()?);
@@ -154,7 +153,7 @@ impl Diff {
 
     /// After Ctrl-C, removes the restored archives, complete or not.
     fn clean_on_ctrl_c(&self, out: &Output) {
-        let copies = [&self.first, &self.second].map(|place| self.copy_of(place));
+        let copies = [0, 1].map(|number| self.copy_of(number));
         on_ctrl_c(out, "the restored archive was removed; run the command again", move || {
             for copy in copies {
                 remove_partial(&copy);
@@ -163,15 +162,14 @@ impl Diff {
         });
     }
 
-    /// Returns the directory in which an archive is restored.
-    fn copy_of(&self, place: &Path) -> PathBuf {
+    /// Returns the directory in which the first or the second archive is restored.
+    fn copy_of(&self, number: usize) -> PathBuf {
         let temp = self.temp.clone().unwrap_or_else(std::env::temp_dir);
-        let number = u8::from(place == self.second);
         temp.join(format!("index-table-diff-{}-{number}", process::id()))
     }
 
-    /// Opens a store, or an archive in a copy.
-    fn open(&self, out: &Output, place: &Path) -> Result<Compared, Failure> {
+    /// Opens the first or the second store, or an archive in a copy.
+    fn open(&self, out: &Output, place: &Path, number: usize) -> Result<Compared, Failure> {
         if !is_archive(place) {
             let opened = Opened::to_read(out, place)?;
             let missing = opened.missing_shards();
@@ -180,7 +178,7 @@ impl Diff {
             }
             return Ok(Compared { opened, _copy: None });
         }
-        let copy = Copy(self.copy_of(place));
+        let copy = Copy(self.copy_of(number));
         self.moment.restore(place, &copy.0)?;
         Ok(Compared { opened: Opened::to_read(out, &copy.0)?, _copy: Some(copy) })
     }
@@ -200,10 +198,6 @@ impl Drop for Copy {
         // The directory of temporary files may be cleaned by the system.
         let _ = fs::remove_dir_all(&self.0);
     }
-}
-
-fn is_archive(place: &Path) -> bool {
-    place.join("manifest").is_file()
 }
 
 impl Counts {

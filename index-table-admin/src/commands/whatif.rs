@@ -121,7 +121,7 @@ impl WhatIf {
             "rows": rows,
             "sample": sample,
             "index": analysis,
-            "rows_with_an_equal_unique_key": duplicates,
+            "rows_with_the_most_common_key": duplicates,
         });
         Ok(out.put(&value, |text| {
             let ImaginedAnalysis { entries, key_bytes, bytes: all, depth, keys } = &analysis;

@@ -10,9 +10,9 @@ use crate::{
     model::{
         KeyRange,
         error::{Error, Result},
-        key::{KeyShape, kept_list, kept_text},
+        key::{KeyShape, kept_list, kept_text, shape_of},
         row::{self, RowValue},
-        schema::{KeyField, KeyForm, Source},
+        schema::{KeyField, KeyForm, Source, inside},
     },
     sort::Sorters,
     store::ReadTxn,
@@ -79,7 +79,7 @@ impl UntypedTable {
         let has_form = |field: &&KeyField| {
             let is_each = field.form == KeyForm::Each;
             let is_own = matches!(field.form, KeyForm::Field | KeyForm::Desc | KeyForm::Hash);
-            field.name == name && if each { is_each } else { is_own }
+            schema.name_in_key(field) == name && if each { is_each } else { is_own }
         };
         if let Some(field) = keys.flatten().find(has_form) {
             return Some(match field.shape {
@@ -260,32 +260,15 @@ fn tree(leaf_bytes: u64, branch_bytes: u64) -> (u64, u32) {
 
 /// Returns the shape of a type of the standard library, as it is spelled.
 fn spelled(declared: &str) -> Option<KeyShape> {
-    let name = |text: &str| text.rsplit("::").next().unwrap_or(text).trim().to_owned();
-    if let Some((outer, _)) = declared.split_once('<') {
-        let inner = spelled(parameter(declared)?)?;
-        return (name(outer) == "Option").then(|| {
-            let inner: &'static KeyShape = Box::leak(Box::new(inner));
-            KeyShape::Option(inner)
-        });
+    if let Some(inner) = inside(declared, "Option") {
+        return shape_of(&format!("option<{}>", spelled(inner)?));
     }
-    Some(match name(declared).as_str() {
-        "u8" => KeyShape::Unsigned(1),
-        "u16" => KeyShape::Unsigned(2),
-        "u32" => KeyShape::Unsigned(4),
-        "u64" => KeyShape::Unsigned(8),
-        "u128" => KeyShape::Unsigned(16),
-        "i8" => KeyShape::Signed(1),
-        "i16" => KeyShape::Signed(2),
-        "i32" => KeyShape::Signed(4),
-        "i64" => KeyShape::Signed(8),
-        "i128" => KeyShape::Signed(16),
-        "bool" => KeyShape::Bool,
-        "char" => KeyShape::Char,
-        "f32" => KeyShape::F32,
-        "f64" => KeyShape::F64,
-        "String" => KeyShape::Text,
-        _ => return None,
-    })
+    match declared.rsplit("::").next().unwrap_or(declared).trim() {
+        "String" => shape_of("text"),
+        name @ ("u8" | "u16" | "u32" | "u64" | "u128" | "i8" | "i16" | "i32" | "i64" | "i128"
+        | "bool" | "char" | "f32" | "f64") => shape_of(name),
+        _ => None,
+    }
 }
 
 /// Returns the only parameter of a type.
