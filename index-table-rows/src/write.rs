@@ -40,7 +40,7 @@ pub(crate) fn write<T: Serialize + ?Sized>(
     let kind = begin(catalog, guide, out)?;
     let guide = guide.map(<[_]>::iter);
     let mut writer = Writer { out, catalog, guide, stored: None, depth: 0 };
-    value.serialize(writer.expect(kind))
+    value.serialize(writer.expecting(kind))
 }
 
 /// Writes the number of the list if there is no choice. Returns the kind of what follows.
@@ -63,7 +63,7 @@ fn begin<'c>(catalog: &'c Catalog, guide: Option<&[Names]>, out: &mut Vec<u8>) -
 pub(crate) fn is_same<T: Serialize + ?Sized>(catalog: &Catalog, row: &[u8], value: &T) -> bool {
     let out = &mut Vec::with_capacity(row.len());
     let mut writer = Writer { out, catalog, guide: None, stored: Some(row), depth: 0 };
-    value.serialize(writer.expect(&ROOT_KIND)).is_ok() && *out == row
+    value.serialize(writer.expecting(&ROOT_KIND)).is_ok() && *out == row
 }
 
 struct Writer<'c, 'o> {
@@ -89,7 +89,7 @@ struct Blank<'a, 'c, 'o> {
 
 impl<'c, 'o> Writer<'c, 'o> {
     #[inline(always)]
-    fn expect<'a>(&'a mut self, kind: &'c Kind) -> Blank<'a, 'c, 'o> {
+    fn expecting<'a>(&'a mut self, kind: &'c Kind) -> Blank<'a, 'c, 'o> {
         Blank { writer: self, kind }
     }
 
@@ -109,7 +109,7 @@ impl<'c, 'o> Writer<'c, 'o> {
         {
             self.enter()?;
             self.out.extend_from_slice(&[1]);
-            write(self.expect(kind))?;
+            write(self.expecting(kind))?;
             self.depth -= 1;
             return Ok(());
         }
@@ -145,11 +145,11 @@ impl<'c, 'o> Writer<'c, 'o> {
             match kind {
                 Kind::Option(kind) => {
                     self.out.push(1);
-                    write(self.expect(kind))?;
+                    write(self.expecting(kind))?;
                 }
                 Kind::Any => {
                     let start = self.out.len();
-                    write(self.expect(kind))?;
+                    write(self.expecting(kind))?;
                     if let Some(tag::NONE | tag::SOME | tag::UNIT) = self.out.get(start).copied() {
                         self.out.insert(start, tag::SOME);
                     }

@@ -11,7 +11,10 @@
 
 use std::{env, error::Error, fs, path::Path, process, time::Instant};
 
-use index_table::{Durability, IndexTable, Store, json};
+use index_table::{
+    Durability, IndexTable, Store,
+    json::{self, JsonRows},
+};
 use index_table_bench::median;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -72,29 +75,13 @@ fn measure(dir: &Path, rows: usize, rounds: usize) -> Outcome<()> {
         "`dump`: a line of JSON for each row",
         (rows, rounds),
         || lines(customers.all(&txn).rows()),
-        || {
-            let (mut rows, mut line, mut bytes) = (table.rows(&txn), String::new(), 0);
-            while let Some(row) = rows.next_row()? {
-                line.clear();
-                row.append_to(&mut line)?;
-                bytes += line.len();
-            }
-            Ok(bytes)
-        },
+        || lines_without(table.rows(&txn)),
     )?;
     report(
         "`rows` by an index: the same",
         (rows, rounds),
         || lines(customers.by_town(&txn).rows()),
-        || {
-            let (mut rows, mut line, mut bytes) = (index.rows(&txn), String::new(), 0);
-            while let Some(row) = rows.next_row()? {
-                line.clear();
-                row.append_to(&mut line)?;
-                bytes += line.len();
-            }
-            Ok(bytes)
-        },
+        || lines_without(index.rows(&txn)),
     )?;
     report(
         "`rows()`: a `serde_json::Value` for each row",
@@ -121,6 +108,16 @@ fn lines(rows: impl Iterator<Item = index_table::Result<Customer>>) -> Outcome<u
     for row in rows {
         line.clear();
         json::append(&row?, &mut line)?;
+        bytes += line.len();
+    }
+    Ok(bytes)
+}
+
+fn lines_without(mut rows: JsonRows<'_>) -> Outcome<usize> {
+    let (mut line, mut bytes) = (String::new(), 0);
+    while let Some(row) = rows.next_row()? {
+        line.clear();
+        row.append_to(&mut line)?;
         bytes += line.len();
     }
     Ok(bytes)

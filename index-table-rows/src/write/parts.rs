@@ -52,7 +52,7 @@ impl<'c, 'o, E: Elements<'c>> Seq<'_, 'c, 'o, E> {
     pub(super) fn begin(&mut self) -> Result<Blank<'_, 'c, 'o>> {
         let kind = self.elements.next()?;
         self.count += 1;
-        Ok(self.writer.expect(kind))
+        Ok(self.writer.expecting(kind))
     }
 
     #[inline]
@@ -115,7 +115,7 @@ pub(super) struct Map<'a, 'c, 'o> {
 impl<'c, 'o> Map<'_, 'c, 'o> {
     #[inline]
     pub(super) fn begin_value(&mut self) -> Blank<'_, 'c, 'o> {
-        self.writer.expect(self.value)
+        self.writer.expecting(self.value)
     }
 }
 
@@ -126,7 +126,7 @@ impl ser::SerializeMap for Map<'_, '_, '_> {
     #[inline]
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result {
         self.count += 1;
-        key.serialize(self.writer.expect(self.key))
+        key.serialize(self.writer.expecting(self.key))
     }
 
     #[inline]
@@ -179,7 +179,7 @@ impl<'c, 'o> Struct<'_, 'c, 'o> {
     #[inline(always)]
     pub(super) fn begin(&mut self, name: &'static str) -> Result<Blank<'_, 'c, 'o>> {
         let kind = &self.field(name)?.kind;
-        Ok(self.writer.expect(kind))
+        Ok(self.writer.expecting(kind))
     }
 
     #[inline(always)]

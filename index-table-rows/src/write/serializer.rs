@@ -216,7 +216,7 @@ impl<'a, 'c, 'o> ser::Serializer for Blank<'a, 'c, 'o> {
     ) -> Result {
         self.writer.enter()?;
         let kind = self.writer.variant(self.kind, name, index, variant, Form::Newtype, |_| true)?;
-        value.serialize(self.writer.expect(kind))?;
+        value.serialize(self.writer.expecting(kind))?;
         self.writer.depth -= 1;
         Ok(())
     }
@@ -271,7 +271,7 @@ impl<'a, 'c, 'o> ser::Serializer for Blank<'a, 'c, 'o> {
             _ => false,
         };
         let kind = self.writer.variant(self.kind, name, index, variant, Form::Tuple, fits)?;
-        self.writer.expect(kind).serialize_tuple(len)
+        self.writer.expecting(kind).serialize_tuple(len)
     }
 
     #[inline]

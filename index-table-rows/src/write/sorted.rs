@@ -32,7 +32,7 @@ pub(crate) fn write_sorted<T: Serialize + ?Sized>(
     let kind = begin(catalog, guide, out)?;
     let guide = guide.map(<[_]>::iter);
     let mut writer = Writer { out, catalog, guide, stored: None, depth: 0 };
-    value.serialize(SortingWriter::new(writer.expect(kind), value, sorted))
+    value.serialize(SortingWriter::new(writer.expecting(kind), value, sorted))
 }
 
 /// Like [`is_same`](super::is_same). The elements of a sorted collection must have the lists and entries of a new row.
@@ -44,7 +44,7 @@ pub(crate) fn is_same_sorted<T: Serialize + ?Sized>(
 ) -> bool {
     let out = &mut Vec::with_capacity(row.len());
     let mut writer = Writer { out, catalog, guide: None, stored: Some(row), depth: 0 };
-    let written = value.serialize(SortingWriter::new(writer.expect(&ROOT_KIND), value, sorted));
+    let written = value.serialize(SortingWriter::new(writer.expecting(&ROOT_KIND), value, sorted));
     written.is_ok() && *out == row
 }
 

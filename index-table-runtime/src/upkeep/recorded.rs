@@ -88,10 +88,14 @@ pub(super) fn described(
 
 fn described_once(store: &Store, table: &str, record: &[u8]) -> Described {
     let location = store.inner.engines.several().and_then(|shards| shards.location_of(table));
-    let mut known = KNOWN.lock();
     let key = (table.to_owned(), format!("{location:?}"), record.to_vec());
-    let read = || describe(table, record, location.as_ref()).map_err(|it| (kept_text(table), it));
-    known.entry(key).or_insert_with(read).clone()
+    if let Some(described) = KNOWN.lock().get(&key) {
+        return described.clone();
+    }
+    // Two threads may make the first one, and use the same.
+    let described = describe(table, record, location.as_ref());
+    let described = described.map_err(|reason| (kept_text(table), reason));
+    KNOWN.lock().entry(key).or_insert(described).clone()
 }
 
 /// Makes the row vtable.

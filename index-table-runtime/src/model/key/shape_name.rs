@@ -1,6 +1,11 @@
 //! Shapes from their names in the catalog, for code that has no types.
 
+use std::collections::BTreeSet;
+
 use super::{Key, KeyShape};
+use crate::locks::{Mutex, OfProcess};
+
+static TEXTS: OfProcess<Mutex<BTreeSet<&'static str>>> = OfProcess::new(Mutex::default);
 
 /// Returns the shape with this name; `None` if this release has no such shape.
 ///
@@ -100,9 +105,15 @@ fn variant(rest: &mut &str) -> Option<(&'static str, u16)> {
     Some((kept_text(name), number.parse().ok()?))
 }
 
-/// Keeps a text as long as the process lives.
+/// Keeps a text as long as the process lives. Each text is kept once.
 pub(crate) fn kept_text(text: &str) -> &'static str {
-    Box::leak(text.to_owned().into_boxed_str())
+    let mut texts = TEXTS.lock();
+    if let Some(kept) = texts.get(text) {
+        return kept;
+    }
+    let kept: &'static str = Box::leak(text.into());
+    texts.insert(kept);
+    kept
 }
 
 /// Keeps a list as long as the process lives.

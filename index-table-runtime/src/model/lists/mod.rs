@@ -17,8 +17,6 @@
 //! recorded ([`Lists::private_catalog`]). So a read transaction writes nothing.
 
 mod copies;
-#[cfg(feature = "json")]
-mod names;
 mod record;
 mod registry;
 mod releases;
@@ -459,7 +457,7 @@ impl Lists {
         let start = out.len();
         self.read(|catalog| {
             out.truncate(start);
-            let row = catalog.row(bytes, names::kept_name);
+            let row = catalog.row(bytes, crate::model::key::kept_text);
             crate::model::exact::append(&row, out)
                 .map_err(|error| row.failure().unwrap_or_else(|| serde::ser::Error::custom(error)))
         })
@@ -474,7 +472,7 @@ impl Lists {
     pub(crate) fn untyped<'t>(&'t self, bytes: &'t [u8]) -> Result<rows::Row<'t>, DecodeError> {
         self.read(|catalog| {
             catalog.decode::<serde::de::IgnoredAny>(bytes)?;
-            Ok(catalog.row(bytes, names::kept_name))
+            Ok(catalog.row(bytes, crate::model::key::kept_text))
         })
     }
 

@@ -40,7 +40,7 @@ impl FieldSchema {
 }
 
 /// Returns the parameter of a type or a kind with this name.
-fn inside<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+pub(crate) fn inside<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let (before, parameter) = text.strip_suffix('>')?.split_once('<')?;
     (before.rsplit("::").next()?.trim() == name).then(|| parameter.trim())
 }
