@@ -50,9 +50,9 @@ pub use index_table_runtime::{
     FindingKind, Follower, FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage,
     IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN, Move, OnDuplicate, Options, Page, Parts,
     Progress, QueueFull, RangeMap, ReadTxn, Readers, Rebalance, Repair, RestoreArchive, Result,
-    Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, Stats, Store, StoreError, StreamedChange,
-    Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch, Watcher,
-    WhenFull, WriteTxn, schema,
+    Rows, Scan, Scrub, ServerProblem, ShardId, ShardKeyValue, ShardMap, Stats, Store, StoreError,
+    StreamedChange, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views,
+    Watch, Watcher, WhenFull, WriteTxn, schema,
 };
 
 /// Rows without their type, and the exact form of values as JSON; see [`guide::tables`]. With the feature `json`.

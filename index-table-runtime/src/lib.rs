@@ -39,7 +39,7 @@ pub mod json {
 }
 pub use model::{
     entity::IndexEntry,
-    error::{Error, Result, StoreError},
+    error::{Error, Result, ServerProblem, StoreError},
     index_state::{Duplicate, Duplicates, IndexState},
     key::{Desc, MAX_KEY_LEN},
     shard::{ListMap, RangeMap, ShardKeyValue, ShardMap},

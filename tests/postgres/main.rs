@@ -6,6 +6,7 @@ mod changes;
 #[path = "../support/fork.rs"]
 mod child;
 mod clients;
+mod commits;
 mod cuts;
 #[cfg(feature = "postgres-tls")]
 mod encrypted;
@@ -18,10 +19,14 @@ mod numbers;
 mod plans;
 #[path = "../support/postgres.rs"]
 mod postgres;
+#[path = "../support/proxy.rs"]
+mod proxy;
 mod redeclared;
 #[path = "../support/serial.rs"]
 mod serial;
 mod serial_clients;
+mod stalls;
+mod statements;
 mod stripes;
 mod totals;
 mod trips;

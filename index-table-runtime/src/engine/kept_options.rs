@@ -119,6 +119,12 @@ impl Options {
             #[cfg(feature = "postgres")]
             retry_for,
             #[cfg(feature = "postgres")]
+            connect_timeout,
+            #[cfg(feature = "postgres")]
+            response_timeout,
+            #[cfg(feature = "postgres")]
+            commit_timeout,
+            #[cfg(feature = "postgres")]
             root_certificates,
         } = self;
         let archive = match (archive, &other.archive) {
@@ -144,6 +150,12 @@ impl Options {
             ("connections", connections, &other.connections),
             #[cfg(feature = "postgres")]
             ("retry_for", retry_for, &other.retry_for),
+            #[cfg(feature = "postgres")]
+            ("connect_timeout", connect_timeout, &other.connect_timeout),
+            #[cfg(feature = "postgres")]
+            ("response_timeout", response_timeout, &other.response_timeout),
+            #[cfg(feature = "postgres")]
+            ("commit_timeout", commit_timeout, &other.commit_timeout),
             #[cfg(feature = "postgres")]
             ("root_certificates", root_certificates, &other.root_certificates),
         ];

@@ -77,6 +77,12 @@ pub struct Options {
     #[cfg(feature = "postgres")]
     pub(crate) retry_for: Duration,
     #[cfg(feature = "postgres")]
+    pub(crate) connect_timeout: Duration,
+    #[cfg(feature = "postgres")]
+    pub(crate) response_timeout: Duration,
+    #[cfg(feature = "postgres")]
+    pub(crate) commit_timeout: Duration,
+    #[cfg(feature = "postgres")]
     pub(crate) root_certificates: Option<PathBuf>,
 }
 
@@ -108,6 +114,12 @@ impl Default for Options {
             connections: 16,
             #[cfg(feature = "postgres")]
             retry_for: Duration::from_secs(30),
+            #[cfg(feature = "postgres")]
+            connect_timeout: Duration::from_secs(5),
+            #[cfg(feature = "postgres")]
+            response_timeout: Duration::from_secs(30),
+            #[cfg(feature = "postgres")]
+            commit_timeout: Duration::from_secs(5),
             #[cfg(feature = "postgres")]
             root_certificates: None,
         }

@@ -493,6 +493,9 @@ impl Options {
             schema: self.schema.clone(),
             connections: self.connections,
             retry_for: self.retry_for,
+            connect_timeout: self.connect_timeout,
+            response_timeout: self.response_timeout,
+            commit_timeout: self.commit_timeout,
             root_certificates: self.root_certificates.clone(),
             ..Self::default()
         };

@@ -6,11 +6,12 @@
 
 use std::{collections::HashSet, fmt::Write as _};
 
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::{
     names::{Form, Relation},
     sql::IS_IN_TRANSACTION,
+    token,
 };
 
 /// The maximum number of rows of a batch, and its approximate maximum number of bytes.
@@ -30,15 +31,15 @@ pub(super) enum Kind {
 }
 
 /// How a batch is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Mode<'c> {
     /// In a transaction whose begin has been confirmed.
     Confirmed,
     /// After an unconfirmed `BEGIN`. If the transaction has not begun, the statement changes nothing.
     Begun,
-    /// As a transaction of its own. With `changes`, it changes nothing unless the counter of the catalog has this
-    /// value.
-    Alone { changes: Option<u64> },
+    /// As a transaction of its own, with a token. With `changes`, it changes nothing unless the counter of the catalog has this
+    /// value. The parameters of the token follow those of the statement. The third column of the result is the place of the token.
+    Alone { changes: Option<u64>, commits: &'c Relation },
 }
 
 /// Changes of one kind of the rows of one SQL table.
@@ -83,6 +84,14 @@ pub(super) enum Parameter {
 }
 
 impl Parameter {
+    const fn kind(&self) -> Type {
+        match self {
+            Self::Bytes(_) => Type::BYTEA,
+            Self::List(_) => Type::BYTEA_ARRAY,
+            Self::Text(_) => Type::TEXT,
+        }
+    }
+
     pub(super) fn as_sql(&self) -> &(dyn ToSql + Sync) {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -95,6 +104,11 @@ impl Parameter {
 impl Statement {
     pub(super) fn parameters(&self) -> Vec<&(dyn ToSql + Sync)> {
         self.parameters.iter().map(Parameter::as_sql).collect()
+    }
+
+    /// Returns the types of the parameters.
+    pub(super) fn types(&self) -> Vec<Type> {
+        self.parameters.iter().map(Parameter::kind).collect()
     }
 }
 
@@ -163,26 +177,17 @@ impl Batch {
 
     /// Returns the statement of the batch. With `is_strict`, a new row with a taken key is an error, which ends the
     /// transaction.
-    pub(super) fn statement(&self, mode: Mode, is_strict: bool, changes: &str) -> Statement {
+    pub(super) fn statement(&self, mode: Mode<'_>, is_strict: bool, changes: &str) -> Statement {
         let are_entries_new = is_strict && self.has_new();
         let (parameters, gate) = (Vec::new(), None);
         let builder = Builder { mode, is_strict, are_entries_new, changes, parameters, gate };
         builder.build(&self.groups)
     }
-
-    /// Returns the first new fact, with its row, to find out whether the batch was applied.
-    pub(super) fn new_fact(&self) -> Option<(&str, &[u8], &[u8])> {
-        let group = self.groups.iter().find(|it| it.kind == Kind::New && it.form == Form::Pairs)?;
-        match group.columns.as_slice() {
-            [key, row] => Some((&group.table, key.first()?, row.first()?)),
-            _ => None,
-        }
-    }
 }
 
 /// Builds one statement.
 struct Builder<'a> {
-    mode: Mode,
+    mode: Mode<'a>,
     is_strict: bool,
     /// Whether the entries should have no place yet, because their row is new. If one has, the statement fails and the
     /// operation runs again. Such an insertion costs less than one that replaces an entry.
@@ -212,8 +217,8 @@ impl Builder<'_> {
         match self.mode {
             Mode::Confirmed => None,
             Mode::Begun => Some(IS_IN_TRANSACTION.to_owned()),
-            Mode::Alone { changes: None } => Some(format!("NOT {IS_IN_TRANSACTION}")),
-            Mode::Alone { changes: Some(changes) } => {
+            Mode::Alone { changes: None, .. } => Some(format!("NOT {IS_IN_TRANSACTION}")),
+            Mode::Alone { changes: Some(changes), .. } => {
                 let parameter = self.parameter(Parameter::Text(changes.to_string()));
                 let current = self.changes;
                 Some(format!("NOT {IS_IN_TRANSACTION} AND {current} = {parameter}::text"))
@@ -249,6 +254,11 @@ impl Builder<'_> {
         columns.push(if counts { counted.join(" + ") } else { "0::int8".to_owned() });
         if is_guarded {
             columns.push("EXISTS (SELECT 1 FROM g)".to_owned());
+        }
+        if let Mode::Alone { commits, .. } = self.mode {
+            let [insert, delete] = token::parts(commits, self.parameters.len() + 1, Some("g"));
+            parts.extend([format!("t AS ({insert})"), format!("d AS ({delete})")]);
+            columns.push("(SELECT place FROM t)".to_owned());
         }
         let sql = format!("WITH {} SELECT {}", parts.join(", "), columns.join(", "));
         let new = if counts { i64::try_from(new).unwrap_or(i64::MAX) } else { 0 };

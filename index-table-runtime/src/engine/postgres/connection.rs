@@ -4,18 +4,21 @@ use std::{
     collections::HashMap,
     future::poll_fn,
     io::Cursor,
+    mem,
     pin::{Pin, pin},
     sync::atomic::{AtomicBool, Ordering},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use futures_sink::Sink as _;
 use tokio_postgres::{
     Client, Row, SimpleQueryMessage, Statement,
-    types::{FromSql, ToSql},
+    types::{FromSql, ToSql, Type},
 };
 
-use super::{driver::Driver, sql::SETTINGS};
+pub(super) use super::driver::Outcome;
+use super::{driver::Driver, sql::SETTINGS, token::Kept};
 use crate::{
     locks::{
         Mutex, MutexGuard,
@@ -26,8 +29,6 @@ use crate::{
 
 /// The parameters of a statement.
 pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
-
-pub(super) type Outcome<T> = Result<T, tokio_postgres::Error>;
 
 /// The result of a statement.
 #[derive(Debug)]
@@ -100,16 +101,15 @@ pub(super) struct Connection {
     statements: Mutex<HashMap<Box<str>, Statement>>,
     /// The names of the statements for `EXECUTE`, by their SQL. Such a statement can be sent together with others.
     named: Mutex<HashMap<Box<str>, String>, ServerStatements>,
-    /// The time when the server started. It identifies a run of the server.
-    started: String,
-    /// The number of the session's process.
-    backend: i32,
+    /// The token of the last commit.
+    token: Mutex<Option<Kept>>,
 }
 
 /// The reason why a session can't be used.
 #[derive(Debug)]
 pub(super) enum Unprepared {
     Failed(tokio_postgres::Error),
+    Standby,
     /// A setting was not applied, for example by a pooler of connections.
     Setting {
         name: &'static str,
@@ -121,16 +121,17 @@ pub(super) enum Unprepared {
 impl Connection {
     /// Prepares a session: applies and checks its settings, and prepares the known statements.
     pub(super) fn prepare(
-        mut self,
+        self,
         known: &[Box<str>],
         named: &[Box<str>],
+        response: Duration,
+        needs_primary: bool,
     ) -> Result<Self, Unprepared> {
         let assignments = SETTINGS.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
         let shown = SETTINGS.iter().map(|(name, _)| format!("current_setting('{name}')"));
         let shown = shown.collect::<Vec<_>>().join(" || ' ' || ");
-        let started = "extract(epoch from pg_postmaster_start_time())::text";
         let sql = format!(
-            "{}SELECT {shown} || ' ' || {started} || ' ' || pg_backend_pid()::text",
+            "{}SELECT {shown} || ' ' || pg_is_in_recovery()::text",
             assignments.collect::<Vec<_>>().concat()
         );
         let sent = self.send_simple(&sql);
@@ -155,6 +156,9 @@ impl Connection {
                 return Err(Unprepared::Setting { name, found: found.to_owned(), wanted });
             }
         }
+        if needs_primary && found.next() == Some("true") {
+            return Err(Unprepared::Standby);
+        }
         let mut prepared_names = HashMap::new();
         for (sent, ((name, _), sql)) in naming_sent.into_iter().zip(&naming) {
             if sent.wait().is_ok() {
@@ -168,35 +172,51 @@ impl Connection {
             }
         }
         *self.named() = prepared_names;
-        found.next().unwrap_or_default().clone_into(&mut self.started);
-        self.backend = found.next().and_then(|it| it.parse().ok()).unwrap_or_default();
+        self.driver().limit = response;
         Ok(self)
     }
 
     /// Returns a connection without the settings.
     pub(super) fn raw(client: Client, driver: Driver) -> Self {
         let (statements, named) = (Mutex::default(), Mutex::default());
-        let (driver, is_queued, started) = (Mutex::new(driver), false.into(), String::new());
-        Self { client, driver, is_queued, statements, named, started, backend: 0 }
+        let (driver, is_queued, token) = (Mutex::new(driver), false.into(), Mutex::default());
+        Self { client, driver, is_queued, statements, named, token }
     }
 
     fn driver(&self) -> MutexGuard<'_, Driver> {
         self.driver.lock()
     }
 
-    /// Blocks the thread until a future of this connection is ready.
-    fn wait<F: Future>(&self, future: F) -> F::Output {
+    /// Blocks the thread until a future of this connection is ready. Without a response for the time limit, the connection ends.
+    fn wait<T>(&self, future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
         self.driver().wait(pin!(future))
     }
 
-    /// Returns the time when the server started.
-    pub(super) fn started(&self) -> &str {
-        &self.started
+    /// Calls a function with another time limit for responses.
+    pub(super) fn within<T>(&self, limit: Duration, call: impl FnOnce(&Self) -> T) -> T {
+        let before = mem::replace(&mut self.driver().limit, limit);
+        let result = call(self);
+        self.driver().limit = before;
+        result
     }
 
-    /// Returns the number of the session's process.
-    pub(super) const fn backend(&self) -> i32 {
-        self.backend
+    /// Returns the token of the last commit.
+    pub(super) fn token(&self) -> Option<Kept> {
+        self.token.lock().clone()
+    }
+
+    pub(super) fn keep_token(&self, token: Option<Kept>) {
+        *self.token.lock() = token;
+    }
+
+    /// Whether the connection has ended because there was no response.
+    pub(super) fn is_late(&self) -> bool {
+        self.driver().is_late
+    }
+
+    /// Whether the wait of a commit for a standby was canceled since the last call of this function.
+    pub(super) fn take_unreplicated(&self) -> bool {
+        mem::take(&mut self.driver().is_unreplicated)
     }
 
     /// Whether the connection has ended. For an idle connection, this reads the received bytes.
@@ -223,6 +243,20 @@ impl Connection {
     ) -> Sent<'c> {
         Sent::new(self, async move {
             self.client.query(statement, parameters).await.map(Response::Rows)
+        })
+    }
+
+    /// Sends a statement with its text, which is not prepared, and the types of its parameters. Unlike a statement that is being
+    /// prepared, no later statement overtakes it.
+    pub(super) fn send_unprepared<'c>(
+        &'c self,
+        sql: &'c str,
+        parameters: Parameters<'c>,
+        types: Vec<Type>,
+    ) -> Sent<'c> {
+        Sent::new(self, async move {
+            let typed: Vec<_> = parameters.iter().copied().zip(types).collect();
+            self.client.query_typed(sql, &typed).await.map(Response::Rows)
         })
     }
 

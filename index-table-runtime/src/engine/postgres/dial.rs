@@ -19,12 +19,17 @@ use tokio_postgres::{
 use super::{
     connection::Connection,
     driver::Driver,
+    error::Standby,
+    options::Limits,
     socket::{Reactor, Socket, Stream},
     tls::Tls,
 };
 
-/// The time after which connecting to a host fails, if the URL has no other.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time after which the peer of an idle connection is probed; and, if the URL has no others, the time between two probes,
+/// and the number of probes.
+const IDLE: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(5);
+const RETRIES: u32 = 3;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -33,7 +38,12 @@ type Failure = Box<dyn Error + Send + Sync>;
     not(feature = "postgres-tls"),
     expect(clippy::trivially_copy_pass_by_ref, reason = "of one feature")
 )]
-pub(super) fn connect(config: &Config, tls: &Tls) -> Result<Connection, Failure> {
+pub(super) fn connect(
+    config: &Config,
+    tls: &Tls,
+    limits: Limits,
+    needs_primary: bool,
+) -> Result<Connection, Failure> {
     let (hosts, addresses, ports) =
         (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
     let count = hosts.len().max(addresses.len());
@@ -44,6 +54,14 @@ pub(super) fn connect(config: &Config, tls: &Tls) -> Result<Connection, Failure>
         return Err("the URL has another number of ports than of hosts".into());
     }
     let mut failure = "the URL has no host".into();
+    let session = match config.get_target_session_attrs() {
+        // After a failover, another host is the primary.
+        TargetSessionAttrs::Any if needs_primary && count > 1 => TargetSessionAttrs::ReadWrite,
+        other => other,
+    };
+    // One host that does not respond must not take the time of the others.
+    let share = limits.connect / u32::try_from(count.max(1))?;
+    let limits = Limits { connect: share, ..limits };
     let first = if config.get_load_balance_hosts() == LoadBalanceHosts::Random {
         usize::try_from(RandomState::new().hash_one(0) >> 33)?
     } else {
@@ -51,7 +69,7 @@ pub(super) fn connect(config: &Config, tls: &Tls) -> Result<Connection, Failure>
     };
     for at in (0..count).map(|at| first.wrapping_add(at) % count) {
         let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or(5432);
-        let host = Place { host: hosts.get(at), port, config, tls };
+        let host = Place { host: hosts.get(at), port, config, tls, limits, session };
         let connected = match (addresses.get(at), hosts.get(at)) {
             (Some(address), _) => host.connect(&[SocketAddr::new(*address, port)]),
             (None, Some(Host::Tcp(name))) => match (name.as_str(), port).to_socket_addrs() {
@@ -78,11 +96,15 @@ struct Place<'a> {
     port: u16,
     config: &'a Config,
     tls: &'a Tls,
+    limits: Limits,
+    session: TargetSessionAttrs,
 }
 
 impl Place<'_> {
     fn timeout(&self) -> Duration {
-        self.config.get_connect_timeout().copied().unwrap_or(TIMEOUT)
+        self.config
+            .get_connect_timeout()
+            .map_or(self.limits.connect, |own| self.limits.connect.min(*own))
     }
 
     /// Opens a connection to the first of these addresses that accepts one.
@@ -92,7 +114,10 @@ impl Place<'_> {
             let until = Instant::now() + self.timeout();
             let connected = match self.socket(*address) {
                 Ok(socket) => self.session(socket, until),
-                Err(error) => Err(format!("error connecting to {address}: {error}").into()),
+                Err(error) => {
+                    let reason = format!("error connecting to {address}: {error}");
+                    Err(io::Error::new(error.kind(), reason).into())
+                }
             };
             match connected {
                 Ok(connection) => return Ok(connection),
@@ -107,19 +132,22 @@ impl Place<'_> {
         socket.set_nodelay(true)?;
         let options = SockRef::from(&socket);
         #[cfg(target_os = "linux")]
-        if let Some(timeout) = self.config.get_tcp_user_timeout() {
-            options.set_tcp_user_timeout(Some(*timeout))?;
+        {
+            let timeout = self.config.get_tcp_user_timeout().copied();
+            options.set_tcp_user_timeout(Some(timeout.unwrap_or(self.limits.response)))?;
         }
         if self.config.get_keepalives() {
-            let mut keepalive = TcpKeepalive::new().with_time(self.config.get_keepalives_idle());
+            // The client library's default is two hours.
+            let keepalive =
+                TcpKeepalive::new().with_time(IDLE.min(self.config.get_keepalives_idle()));
             #[cfg(any(target_os = "linux", target_vendor = "apple", windows))]
-            if let Some(interval) = self.config.get_keepalives_interval() {
-                keepalive = keepalive.with_interval(interval);
-            }
+            let keepalive = {
+                let interval = self.config.get_keepalives_interval();
+                keepalive.with_interval(interval.unwrap_or(INTERVAL))
+            };
             #[cfg(any(target_os = "linux", target_vendor = "apple"))]
-            if let Some(retries) = self.config.get_keepalives_retries() {
-                keepalive = keepalive.with_retries(retries);
-            }
+            let keepalive =
+                keepalive.with_retries(self.config.get_keepalives_retries().unwrap_or(RETRIES));
             options.set_tcp_keepalive(&keepalive)?;
         }
         socket.set_nonblocking(true)?;
@@ -128,7 +156,10 @@ impl Place<'_> {
 
     #[cfg(unix)]
     fn connect_unix(&self, path: &std::path::Path) -> Result<Connection, Failure> {
-        let failed = |error| format!("error connecting to {}: {error}", path.display());
+        let failed = |error: io::Error| {
+            let reason = format!("error connecting to {}: {error}", path.display());
+            io::Error::new(error.kind(), reason)
+        };
         let socket = std::os::unix::net::UnixStream::connect(path).map_err(failed)?;
         socket.set_nonblocking(true)?;
         let socket = Socket::Unix(mio::net::UnixStream::from_std(socket));
@@ -146,8 +177,9 @@ impl Place<'_> {
         let tls = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls, name)?;
         let opened = reactor.run(pin!(self.config.connect_raw(stream, tls)), until)?;
         let (client, connection): (Client, _) = opened?;
-        let connection = Connection::raw(client, Driver::new(connection, reactor));
-        let wanted = match self.config.get_target_session_attrs() {
+        let left = until.saturating_duration_since(Instant::now());
+        let connection = Connection::raw(client, Driver::new(connection, reactor, left));
+        let wanted = match self.session {
             TargetSessionAttrs::ReadWrite => "off",
             TargetSessionAttrs::ReadOnly => "on",
             _ => return Ok(connection),
@@ -157,6 +189,7 @@ impl Place<'_> {
             return Ok(connection);
         }
         let found = if wanted == "on" { "is not read-only" } else { "is read-only" };
-        Err(format!("the database on port {} {found}", self.port).into())
+        let reason = format!("the database on port {} {found}", self.port);
+        if wanted == "on" { Err(reason.into()) } else { Err(Standby(reason).into()) }
     }
 }

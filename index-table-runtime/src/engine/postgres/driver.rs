@@ -3,16 +3,22 @@
 use std::{
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{AsyncMessage, tls::MakeTlsConnect};
 
 use super::{
     socket::{Reactor, Stream},
     tls::Tls,
 };
 use crate::locks::Origin;
+
+/// The result of a request.
+pub(super) type Outcome<T> = Result<T, tokio_postgres::Error>;
+
+/// The function of the server that warns of a commit that has not waited for its standbys. Messages can be translated.
+const STANDBY: &str = "SyncRepWaitForLSN";
 
 /// The client library's half of a connection that does the I/O.
 type Half = tokio_postgres::Connection<Stream, <Tls as MakeTlsConnect<Stream>>::Stream>;
@@ -23,13 +29,20 @@ pub(super) struct Driver {
     /// `None` after its end.
     half: Option<Half>,
     reactor: Reactor,
+    /// The maximum time without a byte of a response that a thread waits for.
+    pub(super) limit: Duration,
+    /// Whether the wait of a commit for a standby was canceled.
+    pub(super) is_unreplicated: bool,
+    /// Whether the connection has ended because there was no response.
+    pub(super) is_late: bool,
     /// The process that has opened the connection. A forked process must not use it.
     origin: Origin,
 }
 
 impl Driver {
-    pub(super) fn new(half: Half, reactor: Reactor) -> Self {
-        Self { half: Some(half), reactor, origin: Origin::here() }
+    pub(super) fn new(half: Half, reactor: Reactor, limit: Duration) -> Self {
+        let (half, origin) = (Some(half), Origin::here());
+        Self { half, reactor, limit, is_unreplicated: false, is_late: false, origin }
     }
 
     /// Ends the use of an inherited connection, without a message to the server: it would end the session of the parent.
@@ -44,10 +57,18 @@ impl Driver {
         self.leave_inherited();
         let Some(half) = &mut self.half else { return };
         let mut context = Context::from_waker(&self.reactor.waker);
-        // After its end, or an error, all requests fail, since they have no response.
-        if Pin::new(half).poll(&mut context).is_ready() {
-            self.half = None;
+        loop {
+            match half.poll_message(&mut context) {
+                Poll::Pending => return,
+                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
+                    self.is_unreplicated |= notice.routine() == Some(STANDBY);
+                }
+                Poll::Ready(Some(Ok(_))) => {}
+                // All requests fail, since they have no response.
+                Poll::Ready(None | Some(Err(_))) => break,
+            }
         }
+        self.half = None;
     }
 
     /// Reads the received messages, without blocking. Returns false if the connection has ended.
@@ -66,9 +87,14 @@ impl Driver {
         self.half.is_some()
     }
 
-    /// Sends and receives until a future of this connection is ready.
-    pub(super) fn wait<F: Future>(&mut self, mut future: Pin<&mut F>) -> F::Output {
+    /// Sends and receives until a future of this connection is ready. After the time limit without a byte of a response, the
+    /// connection ends with an error.
+    pub(super) fn wait<T>(
+        &mut self,
+        mut future: Pin<&mut impl Future<Output = Outcome<T>>>,
+    ) -> Outcome<T> {
         let waker = self.reactor.waker.clone();
+        let mut since = Instant::now();
         loop {
             self.reactor.was_woken();
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -79,8 +105,16 @@ impl Driver {
             if self.reactor.was_woken() || self.half.is_none() {
                 continue;
             }
-            if self.reactor.block(None).is_err() {
+            let left = self.limit.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                (self.half, self.is_late) = (None, true);
+                return Err(tokio_postgres::Error::__private_api_timeout());
+            }
+            if self.reactor.block(Some(left)).is_err() {
                 self.half = None;
+            }
+            if self.reactor.can_read() {
+                since = Instant::now();
             }
         }
     }

@@ -1,10 +1,10 @@
 //! The errors of the client library and of the server.
 
-use std::{error, fmt, iter, sync::Arc};
+use std::{error, fmt, io, iter, sync::Arc};
 
 use tokio_postgres::error::SqlState;
 
-use crate::model::error::Error;
+use crate::model::error::{Error, ServerProblem};
 
 /// The meaning of an error for a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,13 @@ pub(super) fn of(server: &str, error: tokio_postgres::Error) -> Error {
     match kind(&error) {
         Kind::Conflict => Error::RetriesExhausted { attempts: 1 },
         Kind::Lost | Kind::Ambiguous => unreachable(server, &error),
+        Kind::Refused if error.code() == Some(&SqlState::DISK_FULL) => Error::DiskFull {
+            path: server.into(),
+            source: io::Error::new(io::ErrorKind::StorageFull, all_messages(&error)),
+        },
+        Kind::Refused if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => {
+            unreachable(server, &error)
+        }
         Kind::Refused => Error::Engine { path: server.into(), source: Arc::new(Described(error)) },
     }
 }
@@ -79,7 +86,76 @@ fn all_messages(error: &dyn error::Error) -> String {
     messages.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Returns the error for a lost connection.
-pub(super) fn unreachable(server: &str, error: &dyn error::Error) -> Error {
-    Error::Unreachable { server: server.to_owned(), reason: all_messages(error) }
+/// The error of a server that is a standby.
+#[derive(Debug)]
+pub(super) struct Standby(pub(super) String);
+
+impl fmt::Display for Standby {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl error::Error for Standby {}
+
+/// Returns the errors of the sources, beginning with the error itself.
+fn chain<'e>(
+    error: &'e (dyn error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn error::Error + 'static)> {
+    iter::successors(Some(error), |&error| error.source())
+}
+
+/// Returns the error for a lost connection, or for a connection that can't be opened.
+pub(super) fn unreachable(server: &str, error: &(dyn error::Error + 'static)) -> Error {
+    let reason = all_messages(error);
+    let is_late = chain(error).any(|it| is_late(it.downcast_ref()));
+    let reason = if is_late {
+        "no response within the time of `Store::options().response_timeout(…)`".to_owned()
+    } else {
+        reason
+    };
+    Error::Unreachable { server: server.to_owned(), problem: problem(error), reason }
+}
+
+/// Whether the client has waited for the maximum time. The error of the library has no other sign.
+fn is_late(error: Option<&tokio_postgres::Error>) -> bool {
+    error.is_some_and(|it| it.to_string() == "timeout waiting for server")
+}
+
+fn problem(error: &(dyn error::Error + 'static)) -> ServerProblem {
+    if chain(error).any(|it| it.is::<Standby>()) {
+        return ServerProblem::NotPrimary;
+    }
+    let of_library = chain(error).find_map(|it| it.downcast_ref::<tokio_postgres::Error>());
+    let Some(code) = of_library.and_then(tokio_postgres::Error::code) else {
+        return ServerProblem::Network;
+    };
+    match code.code() {
+        "28000" | "28P01" | "42501" => ServerProblem::NotAuthorized,
+        "3D000" => ServerProblem::NoSuchDatabase,
+        "53300" => ServerProblem::NoFreeConnection,
+        "57P01" | "57P02" | "57P03" => ServerProblem::Restarting,
+        "25006" => ServerProblem::NotPrimary,
+        _ => ServerProblem::Network,
+    }
+}
+
+/// Whether another attempt to connect can succeed soon, for example because the server is restarting.
+pub(super) fn may_pass(error: &(dyn error::Error + 'static)) -> bool {
+    use ServerProblem::{Network, NoFreeConnection, NotPrimary, Restarting};
+    match problem(error) {
+        Restarting | NotPrimary | NoFreeConnection => true,
+        Network => chain(error).any(|it| {
+            let of_library = it.downcast_ref::<tokio_postgres::Error>();
+            let of_system = it.downcast_ref::<io::Error>().map(io::Error::kind);
+            of_library.is_some_and(tokio_postgres::Error::is_closed)
+                || of_system.is_some_and(|kind| {
+                    use io::ErrorKind::{
+                        ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof,
+                    };
+                    [ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof].contains(&kind)
+                })
+        }),
+        _ => false,
+    }
 }

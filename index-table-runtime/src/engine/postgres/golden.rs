@@ -1,6 +1,6 @@
 //! The statements, as text. After a deliberate change, `INDEX_TABLE_GOLDEN=write` writes the file.
 
-use std::{env, fmt::Write as _, fs, path::Path};
+use std::{env, fmt::Write as _, fs, path::Path, time::Duration};
 
 use super::{
     batch::{Batch, Kind, Mode},
@@ -8,6 +8,7 @@ use super::{
     names::{Form, Relation},
     select::{self, Conditions, Place},
     sql,
+    token::{self, Token},
 };
 use crate::{
     engine::Query,
@@ -70,7 +71,7 @@ fn statements() -> String {
         add("create", &sql::create(relation));
         add("load", &sql::copy(relation));
     }
-    let alone = Mode::Alone { changes: Some(7) };
+    let alone = Mode::Alone { changes: Some(7), commits: &catalog.commits };
     for (batch, name, mode, is_strict) in [
         (insertion(), "insert, as a transaction of its own", alone, true),
         (insertion(), "insert, in a transaction", Mode::Confirmed, false),
@@ -78,6 +79,10 @@ fn statements() -> String {
     ] {
         add(name, &batch.statement(mode, is_strict, &catalog.changes()).sql);
     }
+    add("the token of a commit", &token::insert(&catalog.commits));
+    let fence = Token::with([7; 16]).fence(&catalog.commits, Duration::from_secs(5));
+    add("the fence of a commit", &fence);
+    add("remove old tokens", &token::remove_old(&catalog.commits));
     add("get by a unique index", &select::unique_row(&email, false, &facts));
     let query = Query::new(Source::Index(0), KeyRange::beginning_with(b"Oslo"));
     let entries = Conditions::new(&query, &Place::Start).entries(&town, false, Some(&facts));

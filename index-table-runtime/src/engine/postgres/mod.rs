@@ -42,7 +42,9 @@ mod stripes;
 mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
+mod texts;
 mod tls;
+mod token;
 mod totals;
 #[cfg(test)]
 mod traps;
@@ -66,7 +68,8 @@ use self::{
     connection::column,
     names::{CATALOG, FORMAT, FORMAT_KEY, Form, Relation, SEQUENCES, quoted},
     numbers::Blocks,
-    pool::{Leased, Pool},
+    options::Limits,
+    pool::{Leased, Pool, elsewhere},
     session::Server,
 };
 use crate::{
@@ -110,7 +113,13 @@ impl Engine {
         let server = server_of(&config, &schema);
         let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
         let tls = tls::tls(options.root_certificates.as_deref())?;
-        let pool = Arc::new(Pool::new(config, server, most, options.retry_for, tls));
+        let limits = Limits {
+            connect: options.connect_timeout,
+            response: options.response_timeout,
+            commit: options.commit_timeout,
+            lease: options.retry_for,
+        };
+        let pool = Arc::new(Pool::new(config, server, most, limits, tls, !options.read_only));
         pool.refuse_other_servers()?;
         let catalog = Catalog::new(&schema);
         let retry_for = options.retry_for;
@@ -182,11 +191,15 @@ impl Engine {
             connection.simple(&sql).map_err(of)?;
         }
         let txn = Txn::new(self.server(), Some(leased), true, false)?;
-        let commits = Some(&self.catalog.commits).filter(|_| !self.pool.has_outcomes());
-        let needed = [catalog, &sequences, self.clients.relation()].into_iter().chain(commits);
-        let compared = Compared::new(&txn, &self.schema, needed)?;
+        let needed = [catalog, &sequences, self.clients.relation(), &self.catalog.commits];
+        let compared = Compared::new(&txn, &self.schema, needed.into_iter())?;
         compared.refuse_different(CATALOG)?;
         let missing = compared.missing;
+        if missing.is_empty() && self.has_format(&txn)? {
+            drop(txn);
+            self.prepare_tokens();
+            return Ok(());
+        }
         if !missing.is_empty() && !creates {
             return Err(Error::StoreNotFound { path: self.pool.server().into() });
         }
@@ -198,7 +211,16 @@ impl Engine {
             txn.execute(&sql, &[&FORMAT_KEY, &FORMAT])?;
         }
         let committed = txn.commit(|| ());
-        committed.map_err(crate::engine::CommitFailure::into_error)
+        committed.map_err(crate::engine::CommitFailure::into_error)?;
+        self.prepare_tokens();
+        Ok(())
+    }
+
+    /// Lets new connections prepare the insertion of a token, and removes the tokens of closed connections.
+    fn prepare_tokens(&self) {
+        self.pool.know(&token::insert(&self.catalog.commits));
+        // Tokens that stay for longer do no harm.
+        let _ = elsewhere(&self.pool, |it| it.simple(&token::remove_old(&self.catalog.commits)));
     }
 
     /// Takes a connection, and waits for a lock on changes of the tables of this schema. The lock is released at the
@@ -207,7 +229,7 @@ impl Engine {
         loop {
             let mut leased = self.pool.take()?;
             match leased.lock(&format!("index-table {}", self.schema)) {
-                Err(Error::Unreachable { .. }) if !leased.is_new() => {}
+                Err(Error::Unreachable { .. }) if leased.is_replaceable() => {}
                 locked => return locked.map(|()| leased),
             }
         }
@@ -382,6 +404,8 @@ impl Engine {
 
     /// Lets new connections prepare the most frequent statements of a table.
     fn know(&self, tables: &Tables) {
+        let parts = tables.indexes.len() + tables.aggregates.len();
+        self.pool.texts.add_table(tables.schema.name, parts);
         let facts = &tables.facts.sql;
         self.pool.know(&format!("SELECT v FROM {facts} WHERE k = $1"));
         self.pool.know(&format!("SELECT k, v FROM {facts} WHERE k = ANY($1)"));

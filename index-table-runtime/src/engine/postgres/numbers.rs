@@ -161,7 +161,7 @@ fn take_elsewhere(
         let connection = leased.get()?;
         match take(&connection, pool, tables, numbering, size) {
             // The connection was lost while it was idle.
-            Err(Error::Unreachable { .. }) if !leased.is_new() => {}
+            Err(Error::Unreachable { .. }) if leased.is_replaceable() => {}
             Err(error) => return Err(error),
             Ok(block) => {
                 leased.keep();

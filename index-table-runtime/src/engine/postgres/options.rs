@@ -4,6 +4,19 @@ use std::time::Duration;
 
 use crate::engine::Options;
 
+/// The time limits of a store.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// For opening a connection to one address.
+    pub(super) connect: Duration,
+    /// For the time without a byte of a response.
+    pub(super) response: Duration,
+    /// For determining the outcome of a commit.
+    pub(super) commit: Duration,
+    /// For waiting for a connection of the pool.
+    pub(super) lease: Duration,
+}
+
 impl Options {
     /// Sets the schema of the store on a server, for [`connect`](Options::connect). Default: `index_table`. A missing
     /// schema is created. A name has 1 to 63 bytes.
@@ -25,6 +38,31 @@ impl Options {
     /// [`Error::RetriesExhausted`](crate::Error::RetriesExhausted).
     pub fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = time;
+        self
+    }
+
+    /// Sets the time limit for opening a connection to each address of the server, for [`connect`](Options::connect). Default: 5
+    /// seconds. `connect_timeout` of the URL can only shorten it. It includes the look-up of the password and of encryption, but not that
+    /// of the host's name, for which the system has limits. Then the call fails with [`Error::Unreachable`](crate::Error::Unreachable).
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// Sets the maximum time without a byte of a response from the server, for [`connect`](Options::connect). Default: 30 seconds. Then
+    /// the connection is closed, and the call fails with [`Error::Unreachable`](crate::Error::Unreachable). A commit then uses
+    /// [`commit_timeout`](Options::commit_timeout). A query that takes longer before its first row, such as the `count` of hundreds of
+    /// millions of entries, needs a longer time.
+    pub fn response_timeout(mut self, limit: Duration) -> Self {
+        self.response_timeout = limit;
+        self
+    }
+
+    /// Sets the time limit for determining the outcome of a commit whose connection was lost, for [`connect`](Options::connect).
+    /// Default: 5 seconds. At most an hour is used. If the outcome is not known by then, the commit fails with
+    /// [`Error::CommitUnknown`](crate::Error::CommitUnknown).
+    pub fn commit_timeout(mut self, limit: Duration) -> Self {
+        self.commit_timeout = limit.min(Duration::from_secs(3600));
         self
     }
 

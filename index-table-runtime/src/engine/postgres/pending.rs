@@ -5,6 +5,7 @@ use std::{collections::VecDeque, mem};
 use super::{
     batch::{Batch, Kind},
     names::Relation,
+    token::Token,
 };
 
 /// The maximum number of items that are sent with the next statement.
@@ -122,6 +123,8 @@ pub(super) enum Item {
     Batch(Batch),
     /// A statement without parameters.
     Simple(String),
+    /// The insertion of a token.
+    Token(Token),
 }
 
 impl Item {

@@ -4,8 +4,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -15,17 +16,23 @@ use super::{
     connection::{Connection, Outcome, Unprepared},
     dial,
     ends::Ends,
-    error, sql,
+    error,
+    options::Limits,
+    sql,
     start::Start,
+    texts::Texts,
     tls::Tls,
 };
 use crate::{
     locks::{Condvar, Mutex, MutexGuard, Origin, rank::ServerPool},
-    model::error::{Error, Result},
+    model::error::{Error, Result, ServerProblem},
 };
 
 /// The oldest version of PostgreSQL that has all used functions.
 const OLDEST: u32 = 13;
+
+/// The first and the longest pause between two attempts to connect to a server that is restarting.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
 /// The maximum number of statements that are prepared when a connection is opened.
 const MOST_KNOWN: usize = 512;
@@ -34,6 +41,7 @@ const MOST_KNOWN: usize = 512;
 pub(super) struct Pool {
     state: Mutex<State, ServerPool>,
     pub(super) ends: Ends,
+    pub(super) texts: Texts,
     returned: Condvar,
     /// The read transactions of this store, each with the time when it began.
     readers: Mutex<BTreeMap<u64, (Instant, Arc<Start>)>>,
@@ -41,13 +49,14 @@ pub(super) struct Pool {
     known: Mutex<BTreeSet<Box<str>>>,
     /// The statements that new connections prepare for `EXECUTE`.
     named: Mutex<BTreeSet<Box<str>>>,
-    has_outcomes: AtomicBool,
     config: Config,
     tls: Tls,
     /// The server, without the password, for errors.
     server: String,
     most: usize,
-    patience: Duration,
+    limits: Limits,
+    /// Whether the store is written to, so that a standby is of no use.
+    needs_primary: bool,
     /// The process that has opened the store. A forked process shares its connections, and must not use them.
     origin: Origin,
 }
@@ -60,45 +69,41 @@ struct State {
 }
 
 impl Pool {
-    /// Returns a pool without connections. `patience` is the maximum waiting time for a connection.
+    /// Returns a pool without connections.
     pub(super) fn new(
         config: Config,
         server: String,
         most: usize,
-        patience: Duration,
+        limits: Limits,
         tls: Tls,
+        needs_primary: bool,
     ) -> Self {
         Self {
             state: Mutex::default(),
             ends: Ends::default(),
+            texts: Texts::default(),
             returned: Condvar::new(),
             readers: Mutex::default(),
             known: Mutex::default(),
             named: Mutex::default(),
-            has_outcomes: AtomicBool::new(true),
             config,
             tls,
             server,
             most: most.max(1),
-            patience,
+            limits,
+            needs_primary,
             origin: Origin::here(),
         }
     }
 
-    /// Whether the server has the outcomes of transactions by number. Otherwise, each transaction leaves a token.
-    pub(super) fn has_outcomes(&self) -> bool {
-        self.has_outcomes.load(Ordering::Relaxed)
-    }
-
-    /// Lets transactions leave tokens.
-    #[cfg(test)]
-    pub(super) fn use_tokens(&self) {
-        self.has_outcomes.store(false, Ordering::Relaxed);
-    }
-
-    /// Returns the maximum waiting time.
+    /// Returns the maximum waiting time for a connection of the pool.
     pub(super) const fn patience(&self) -> Duration {
-        self.patience
+        self.limits.lease
+    }
+
+    /// Returns the time limits.
+    pub(super) const fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Adds a statement that new connections prepare.
@@ -179,13 +184,14 @@ impl Pool {
 
     /// Returns an idle connection, opens one, or waits until one is returned.
     pub(super) fn take(self: &Arc<Self>) -> Result<Leased> {
-        self.take_within(self.patience)?.ok_or_else(|| {
+        self.take_within(self.limits.lease)?.ok_or_else(|| {
             let reason = format!(
                 "all {} connections of this store are in use; drop transactions sooner, or raise \
                  `Store::options().connections(…)`",
                 self.most
             );
-            Error::Unreachable { server: self.server.clone(), reason }
+            let problem = ServerProblem::NoFreeConnection;
+            Error::Unreachable { server: self.server.clone(), problem, reason }
         })
     }
 
@@ -224,24 +230,39 @@ impl Pool {
     /// Returns an error if the server is another product than PostgreSQL, or older than [`OLDEST`]. Opens a connection.
     pub(super) fn refuse_other_servers(&self) -> Result<()> {
         let sql = "SELECT current_setting('server_version_num') || ' ' || version()";
-        let version = self.connect()?.simple(sql);
+        let version = self.connect(self.limits.connect)?.simple(sql);
         let version = version.map_err(|error| error::unreachable(&self.server, &error))?;
         match refused(&version.unwrap_or_default()) {
             None => Ok(()),
-            Some(reason) => Err(Error::Unreachable { server: self.server.clone(), reason }),
+            Some(reason) => Err(Error::Unreachable {
+                server: self.server.clone(),
+                problem: ServerProblem::NotSupported,
+                reason,
+            }),
         }
     }
 
     /// Opens a connection outside of the pool.
     pub(super) fn open(&self) -> Result<Connection> {
+        self.open_within(self.limits.connect)
+    }
+
+    /// Opens a connection outside of the pool. The time limit is for each address.
+    pub(super) fn open_within(&self, limit: Duration) -> Result<Connection> {
         let known: Vec<_> = self.known().iter().cloned().collect();
         let named: Vec<_> = self.named().iter().cloned().collect();
-        let prepared = self.connect()?.prepare(&known, &named);
+        let prepared =
+            self.connect(limit)?.prepare(&known, &named, self.limits.response, self.needs_primary);
         prepared.map_err(|unprepared| match unprepared {
             // If the server refuses to open a session for any reason, it counts as unreachable.
             Unprepared::Failed(error) => error::unreachable(&self.server, &error),
+            Unprepared::Standby => {
+                let standby = error::Standby("the server is a standby".to_owned());
+                error::unreachable(&self.server, &standby)
+            }
             Unprepared::Setting { name, found, wanted } => Error::Unreachable {
                 server: self.server.clone(),
+                problem: ServerProblem::NotSupported,
                 reason: format!(
                     "the setting `{name}` of a session is `{found}` and can't be set to `{wanted}`; \
                      connect to the server itself, and not to a pooler of connections"
@@ -250,9 +271,23 @@ impl Pool {
         })
     }
 
-    fn connect(&self) -> Result<Connection> {
-        let connected = dial::connect(&self.config, &self.tls);
-        connected.map_err(|error| error::unreachable(&self.server, &*error))
+    fn connect(&self, limit: Duration) -> Result<Connection> {
+        let until = Instant::now() + limit.min(self.limits.connect);
+        let mut pause = PAUSES.0;
+        loop {
+            let limits =
+                Limits { connect: until.saturating_duration_since(Instant::now()), ..self.limits };
+            let connected = dial::connect(&self.config, &self.tls, limits, self.needs_primary);
+            let error = match connected {
+                Ok(connection) => return Ok(connection),
+                Err(error) => error,
+            };
+            if !error::may_pass(&*error) || Instant::now() + pause >= until {
+                return Err(error::unreachable(&self.server, &*error));
+            }
+            thread::sleep(pause);
+            pause = PAUSES.1.min(pause * 2);
+        }
     }
 }
 
@@ -282,9 +317,11 @@ pub(super) struct Leased {
 }
 
 impl Leased {
-    /// Whether the connection is new. An older connection may have been lost while it was idle.
-    pub(super) const fn is_new(&self) -> bool {
-        self.is_new
+    /// Whether another connection can succeed after this one was lost: it may have been lost while it was idle. After a connection
+    /// without a response, the time is over.
+    pub(super) fn is_replaceable(&self) -> bool {
+        let is_late = self.connection.as_ref().is_some_and(|connection| connection.is_late());
+        !self.is_new && !is_late
     }
 
     /// Takes an advisory lock of the session, until the connection is kept or closed.
@@ -337,7 +374,7 @@ pub(super) fn elsewhere<T>(
     while let Some(leased) = pool.take_another()? {
         match work(&leased.get()?).map_err(failed) {
             // The connection was lost while it was idle.
-            Err(Error::Unreachable { .. }) if !leased.is_new() => {}
+            Err(Error::Unreachable { .. }) if leased.is_replaceable() => {}
             Err(error) => return Err(error),
             Ok(done) => {
                 leased.keep();

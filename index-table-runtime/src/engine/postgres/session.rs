@@ -16,6 +16,7 @@ use super::{
     start::Start,
     stripes::{self, Group, Striped},
     tables::Tables,
+    token::Kept,
 };
 use crate::model::{
     error::{Error, Result},
@@ -68,6 +69,10 @@ pub(super) struct Session<'s> {
     pub(super) used: Slot<Vec<Vec<u8>>>,
     /// The items that are sent with the next statement.
     pub(super) pending: Slot<Pending>,
+    /// Whether a statement was sent that may change something.
+    pub(super) has_changed: Cell<bool>,
+    /// The token that the transaction has inserted.
+    pub(super) token: Slot<Option<Kept>>,
 }
 
 /// The numbers of a transaction.
@@ -130,6 +135,8 @@ impl<'s> Session<'s> {
             reads: Slot::default(),
             used: Slot::default(),
             pending: Slot::default(),
+            has_changed: Cell::new(false),
+            token: Slot::default(),
         };
         if let Some(leased) = leased {
             session.use_connection(leased)?;

@@ -5,8 +5,11 @@ use super::{
     pending::Item,
     sql,
     tests::{TABLE_ROW as ROW, connected, cut, ids, on_a_server, open, put},
+    token::{self, Insertion, Kept, Token},
     *,
 };
+use std::thread;
+
 use crate::{
     engine::{CommitFailure, Read as _, Space, Write as _},
     model::{
@@ -67,18 +70,24 @@ fn a_change_after_a_begin_that_has_failed_changes_nothing() {
         let tables = open(engine);
         let mut batch = Batch::default();
         assert!(batch.push(&tables.facts, Kind::Put, &[&[1], ROW]));
-        let run = |mode, setting: &str| -> Result<bool> {
+        let commits = &engine.catalog.commits;
+        let run = |mode: Mode<'_>, setting: &str| -> Result<bool> {
             let connection = engine.pool.open()?;
             connection.simple(setting).expect("a statement");
             let statement = batch.statement(mode, true, "'7'");
-            let rows = connection.query(&statement.sql, &statement.parameters());
+            let insertion = Insertion::new(Token::new(), None);
+            let mut parameters = statement.parameters();
+            if matches!(mode, Mode::Alone { .. }) {
+                parameters.extend(insertion.parameters());
+            }
+            let rows = connection.query(&statement.sql, &parameters);
             column(&rows.expect("rows")[0], 1)
         };
         assert!(!run(Mode::Begun, "SELECT 1")?);
-        assert!(!run(Mode::Alone { changes: None }, sql::BEGIN_WRITE)?);
-        assert!(!run(Mode::Alone { changes: Some(8) }, "SELECT 1")?);
+        assert!(!run(Mode::Alone { changes: None, commits }, sql::BEGIN_WRITE)?);
+        assert!(!run(Mode::Alone { changes: Some(8), commits }, "SELECT 1")?);
         assert_eq!(ids(engine, &tables)?, [0_u8; 0]);
-        assert!(run(Mode::Alone { changes: Some(7) }, "SELECT 1")?);
+        assert!(run(Mode::Alone { changes: Some(7), commits }, "SELECT 1")?);
         assert_eq!(ids(engine, &tables)?, [1]);
         Ok(())
     });
@@ -203,38 +212,153 @@ fn a_change_that_relies_on_an_older_catalog_is_refused() {
     });
 }
 
+/// Returns the number of tokens.
+fn tokens(engine: &Engine) -> Result<Option<String>> {
+    engine.run(&format!("SELECT count(*)::text FROM {}", engine.catalog.commits.sql))
+}
+
 #[test]
-fn a_commit_with_a_token_on_a_lost_connection_is_known_to_have_failed() {
+fn a_commit_on_a_lost_connection_has_failed_for_good() {
     on_a_server(|engine| {
         let tables = open(engine);
-        let commits = &engine.catalog.commits;
-        engine.run(&sql::create(commits))?;
-        engine.pool.use_tokens();
         for alone in [true, false] {
             let mut txn = engine.write()?;
-            if !alone {
+            if alone {
+                txn.assume_new();
+            } else {
                 txn.reader(&tables).fact(&[9])?;
             }
             assert!(insert(&mut txn, &tables, 1, 1)?);
-            txn.simple("SELECT 1")?;
+            if !alone {
+                txn.simple("SELECT 1")?;
+            }
             cut(engine, &txn)?;
             let committed = txn.commit(|| ());
             assert!(matches!(committed, Err(CommitFailure::Failed(_))), "{committed:?}");
+            assert_eq!(ids(engine, &tables)?, [0_u8; 0]);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_fence_has_the_outcome_of_its_commit_and_prevents_a_later_one() {
+    on_a_server(|engine| {
+        open(engine);
+        let commits = &engine.catalog.commits;
+        let [one, other] = [engine.pool.open()?, engine.pool.open()?];
+        let limit = Duration::from_millis(200);
+        let fence = |token: Token| other.simple(&token.fence(commits, limit));
+        let insertion = |token| Insertion::new(token, None);
+        let insert = |token| {
+            one.simple(sql::BEGIN_WRITE).expect("a transaction");
+            one.query(&token::insert(commits), &insertion(token).parameters())
+        };
+        // The commit comes first. A second fence has the same result.
+        let token = Token::new();
+        assert!(insert(token).is_ok());
+        // Before the commit, the fence waits.
+        assert!(fence(token).is_err());
+        other.simple("ROLLBACK").expect("a rollback");
+        one.simple("COMMIT").expect("a commit");
+        for _ in 0..2 {
+            assert_eq!(fence(token).expect("a fence").as_deref(), Some("1"));
+        }
+        // The fence comes first.
+        let token = Token::new();
+        for _ in 0..2 {
+            assert_eq!(fence(token).expect("a fence").as_deref(), Some("0"));
+        }
+        assert!(insert(token).is_err());
+        one.simple("ROLLBACK").expect("a rollback");
+        assert_eq!(fence(token).expect("a fence").as_deref(), Some("0"));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_connection_has_one_token_and_old_tokens_are_removed() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let commits = &engine.catalog.commits;
+        let mut before = None;
+        for id in 0..20 {
+            // The first commits use other connections.
+            if id == 4 {
+                before = tokens(engine)?;
+            }
             let mut txn = engine.write()?;
-            txn.assume_new();
-            assert!(insert(&mut txn, &tables, 2, 2)?);
-            txn.commit(|| ())?;
-            assert_eq!(ids(engine, &tables)?, [2]);
-            let mut txn = engine.write()?;
-            let mut writer = txn.writer(&tables).expect("a writer");
-            writer.change(Change::DeleteFact { primary_key: &[2] })?;
-            writer.change(Change::DeleteEntry { index: 1, key: &[2], primary_key: &[2] })?;
-            writer.change(Change::DeleteEntry { index: 0, key: &[2], primary_key: &[2] })?;
+            put(&mut txn, &tables, id)?;
+            if id % 2 == 0 {
+                txn.simple("SELECT 1")?;
+            }
             txn.commit(|| ())?;
         }
-        // The outcome of each commit is known, so only the tokens of the lost commits remain.
-        let left = engine.run(&format!("SELECT count(*)::text FROM {}", commits.sql))?;
-        assert!(left.is_some_and(|left| left.parse::<u64>().is_ok_and(|left| left <= 3)));
+        assert_eq!(tokens(engine)?, before);
+        // The place of the previous token is read, and no page of an index.
+        let connection = engine.pool.open()?;
+        let plan = token::insert(commits).replace("$1", "''").replace("$2", "'(1,1)'");
+        let plan = connection.query(&format!("EXPLAIN {}", plan.replace("$3", "''")), &[]);
+        let plan: Vec<String> =
+            plan.expect("a plan").iter().map(|row| row.get::<_, &str>(0).to_owned()).collect();
+        assert!(plan.iter().any(|line| line.contains("Tid Scan")), "{plan:#?}");
+        assert!(!plan.iter().any(|line| line.contains("Index")), "{plan:#?}");
+
+        let old = "int8send(((extract(epoch FROM clock_timestamp()) - 90000) * 1000000)::int8)";
+        let table = &commits.sql;
+        let add = format!("INSERT INTO {table} (k, v) VALUES ('\\x07', '\\x00'::bytea || {old})");
+        let remove = || connection.simple(&token::remove_old(commits)).expect("a statement");
+        // Transactions of other tests can be older than the row.
+        let are_removed = || -> Result<bool> {
+            for _ in 0..500 {
+                remove();
+                if tokens(engine)? == before {
+                    return Ok(true);
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+            Ok(false)
+        };
+        engine.run(&add)?;
+        assert!(are_removed()?);
+        // A transaction that was running when the fence was written may still be.
+        let running = engine.pool.open()?;
+        let number = format!("{}; SELECT pg_current_xact_id()", sql::BEGIN_WRITE);
+        running.simple(&number).expect("a number");
+        engine.run(&add)?;
+        remove();
+        assert_ne!(tokens(engine)?, before);
+        running.simple("COMMIT").expect("a commit");
+        assert!(are_removed()?);
+        Ok(())
+    });
+}
+
+#[test]
+fn tokens_of_concurrent_commits_do_not_conflict() {
+    on_a_server(|engine| {
+        open(engine);
+        let commits = &engine.catalog.commits;
+        let mut connections = Vec::new();
+        for _ in 0..6 {
+            connections.push((engine.pool.open()?, None::<Kept>));
+        }
+        for round in 0..20 {
+            for (connection, kept) in &mut connections {
+                connection.simple(sql::BEGIN_WRITE).expect("a transaction");
+                // All take their snapshots before the first commit.
+                connection.simple("SELECT pg_current_xact_id()::text").expect("a snapshot");
+                let token = Token::new();
+                let insertion = Insertion::new(token, kept.as_ref());
+                let rows = connection.query(&token::insert(commits), &insertion.parameters());
+                let place: String = rows.expect("a token")[0].get(0);
+                *kept = Some(Kept::new(token, &place));
+            }
+            for (connection, _) in &connections {
+                let committed = connection.simple("COMMIT");
+                assert!(committed.is_ok(), "round {round}: {committed:?}");
+            }
+        }
         Ok(())
     });
 }

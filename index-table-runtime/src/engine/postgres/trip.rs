@@ -13,6 +13,7 @@ use super::{
     session::{Numbers, Session},
     sql,
     start::State,
+    token::{self, Insertion, Kept, Token},
 };
 use crate::model::{
     error::{Error, Result},
@@ -76,14 +77,18 @@ impl Session<'_> {
             pending.operation = None;
             pending.items.drain(..).filter(Item::is_needed).collect()
         });
+        if pending.iter().any(|item| matches!(item, Item::Batch(_))) {
+            self.has_changed.set(true);
+        }
         loop {
             let connection = self.connection()?;
             match self.attempt(&connection, &pending, last) {
                 // The connection was lost while it was idle.
                 Err(Attempt::LostBefore(error)) => {
-                    let is_new =
-                        |leased: &mut Option<Leased>| leased.as_ref().is_none_or(Leased::is_new);
-                    if self.leased.with(is_new) {
+                    let is_replaceable = |leased: &mut Option<Leased>| {
+                        leased.as_ref().is_some_and(Leased::is_replaceable)
+                    };
+                    if !self.leased.with(is_replaceable) {
                         return Err(Broken::Statement(error));
                     }
                     drop(self.leased.take());
@@ -102,6 +107,15 @@ impl Session<'_> {
         connection.prepared(sql)
     }
 
+    /// Prepares the statement of a batch, unless it is sent with its text.
+    fn prepared_change(
+        &self,
+        connection: &Connection,
+        sql: &str,
+    ) -> Outcome<Option<tokio_postgres::Statement>> {
+        self.pool.texts.is_prepared(sql).then(|| self.prepared(connection, sql)).transpose()
+    }
+
     /// Prepares the pending items.
     fn steps<'p>(
         &self,
@@ -117,8 +131,14 @@ impl Session<'_> {
                 Item::Simple(sql) => steps.push(Step::Simple(sql)),
                 Item::Batch(batch) => {
                     let statement = batch.statement(mode, is_single, "");
-                    let prepared = self.prepared(connection, &statement.sql)?;
+                    let prepared = self.prepared_change(connection, &statement.sql)?;
                     steps.push(Step::Change(statement, prepared, batch));
+                }
+                Item::Token(token) => {
+                    let sql = token::insert(&self.catalog.commits);
+                    let prepared = self.prepared(connection, &sql)?;
+                    let insertion = Insertion::new(*token, connection.token().as_ref());
+                    steps.push(Step::Token(*token, prepared, insertion));
                 }
             }
         }
@@ -177,7 +197,12 @@ impl Session<'_> {
         let numbers_sent = numbers_sql.as_ref().map(|sql| connection.send_simple(sql));
         let sent = steps.iter().zip(&parameters).map(|(step, parameters)| match step {
             Step::Simple(sql) => connection.send_simple(sql),
-            Step::Change(_, prepared, _) => connection.send_query(prepared, parameters),
+            Step::Change(_, Some(prepared), _) | Step::Token(_, prepared, _) => {
+                connection.send_query(prepared, parameters)
+            }
+            Step::Change(statement, None, _) => {
+                connection.send_unprepared(&statement.sql, parameters, statement.types())
+            }
         });
         let sent: Vec<_> = sent.collect();
         let last = match (last, &last_statement) {
@@ -205,8 +230,10 @@ impl Session<'_> {
         }
         for (future, step) in sent.into_iter().zip(&steps) {
             let response = future.wait().map_err(broken)?;
-            if let Step::Change(statement, _, batch) = step {
-                self.check(statement, batch, response)?;
+            match step {
+                Step::Simple(_) => {}
+                Step::Change(statement, _, batch) => self.check(statement, batch, response)?,
+                Step::Token(token, ..) => self.note_token(*token, &response, 0)?,
             }
         }
         // The connection receives no later response before this response, which can be long.
@@ -229,6 +256,15 @@ impl Session<'_> {
         let changes = numbers.next().and_then(|it| it.parse().ok());
         // The numbers are received once.
         let _ = self.numbers.set(Numbers { number, changes });
+        Ok(())
+    }
+
+    /// Notes the token that the transaction has inserted, with its place in a column of the response.
+    fn note_token(&self, token: Token, response: &Response, at: usize) -> Result<()> {
+        let Response::Rows(rows) = response else { return Ok(()) };
+        let missing = || Error::internal("a token without a place");
+        let place = column::<&str>(rows.first().ok_or_else(missing)?, at)?;
+        self.token.set(Some(Kept::new(token, place)));
         Ok(())
     }
 
@@ -321,37 +357,46 @@ impl Session<'_> {
 
     /// Sends a single batch as a transaction of its own. Returns whether the batch was applied. If not, nothing has
     /// changed, and the transaction may run again.
-    pub(super) fn send_alone(&self, batch: &Batch) -> Outcome<Result<bool>> {
+    pub(super) fn send_alone(&self, batch: &Batch, token: Token) -> Outcome<Result<bool>> {
         let connection = match self.connection() {
             Ok(connection) => connection,
             Err(error) => return Ok(Err(error)),
         };
         let changes = self.assumed.with(|assumed| assumed.as_ref().map(|assumed| assumed.changes));
-        let mode = Mode::Alone { changes };
         let current = self.catalog.changes();
         if batch.is_empty() {
             return Ok(Ok(true));
         }
-        let statement = batch.statement(mode, true, &current);
-        let prepared = self.prepared(&connection, &statement.sql)?;
-        let parameters = statement.parameters();
+        let commits = &self.catalog.commits;
+        let statement = batch.statement(Mode::Alone { changes, commits }, true, &current);
+        let prepared = self.prepared_change(&connection, &statement.sql)?;
+        let insertion = Insertion::new(token, connection.token().as_ref());
+        let mut parameters = statement.parameters();
+        parameters.extend(insertion.parameters());
+        let mut types = statement.types();
+        types.extend(Insertion::TYPES);
         self.pool.take_snapshots();
-        let Response::Rows(rows) = connection.send_query(&prepared, &parameters).wait()? else {
-            return Ok(Ok(false));
+        let sent = match &prepared {
+            Some(prepared) => connection.send_query(prepared, &parameters),
+            None => connection.send_unprepared(&statement.sql, &parameters, types),
         };
+        let response = sent.wait()?;
+        let Response::Rows(rows) = &response else { return Ok(Ok(false)) };
         let applied = rows.first().map_or(Ok(false), |row| column(row, 1));
-        if matches!(applied, Ok(true)) {
-            drop(self.assumed.take());
+        if !matches!(applied, Ok(true)) {
+            return Ok(applied);
         }
-        Ok(applied)
+        drop(self.assumed.take());
+        Ok(self.note_token(token, &response, 2).map(|()| true))
     }
 }
 
 /// A statement of a round trip before the last round trip.
 enum Step<'p> {
     Simple(&'p str),
-    /// A prepared statement of a batch.
-    Change(Statement, tokio_postgres::Statement, &'p Batch),
+    /// A statement of a batch, which may be prepared.
+    Change(Statement, Option<tokio_postgres::Statement>, &'p Batch),
+    Token(Token, tokio_postgres::Statement, Insertion),
 }
 
 impl Step<'_> {
@@ -359,6 +404,7 @@ impl Step<'_> {
         match self {
             Self::Simple(_) => Vec::new(),
             Self::Change(statement, ..) => statement.parameters(),
+            Self::Token(_, _, insertion) => insertion.parameters().to_vec(),
         }
     }
 }

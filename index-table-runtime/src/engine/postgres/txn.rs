@@ -274,6 +274,9 @@ impl<'s> Txn<'s> {
 
     /// Returns the rows of a query.
     pub(super) fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>> {
+        if !sql.starts_with("SELECT") {
+            self.session().has_changed.set(true);
+        }
         match self.perform(Last::Query(sql, parameters))? {
             Response::Rows(rows) => Ok(rows),
             _ => Err(Error::internal("a query without rows")),
@@ -347,6 +350,7 @@ impl<'s> Txn<'s> {
 
     /// Returns the number of rows that a statement has changed.
     pub(super) fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64> {
+        self.session().has_changed.set(true);
         match self.perform(Last::Execute(sql, parameters))? {
             Response::Count(count) => Ok(count),
             _ => Err(Error::internal("a change without a count")),
@@ -355,6 +359,7 @@ impl<'s> Txn<'s> {
 
     /// Runs statements without parameters.
     pub(super) fn simple(&self, sql: &str) -> Result<Option<String>> {
+        self.session().has_changed.set(true);
         match self.perform(Last::Simple(sql))? {
             Response::Text(text) => Ok(text),
             _ => Ok(None),
@@ -363,6 +368,7 @@ impl<'s> Txn<'s> {
 
     /// Loads rows from binary data. Returns their number.
     pub(super) fn copy(&self, sql: &str, next: &mut dyn FnMut() -> Option<Vec<u8>>) -> Result<u64> {
+        self.session().has_changed.set(true);
         // The transaction has begun.
         self.perform(Last::Numbers)?;
         let connection = self.session().connection()?;
@@ -399,9 +405,9 @@ impl<'s> Txn<'s> {
                     committed();
                     return Ok(());
                 }
-                Unsent::Single(mut batch) => {
+                Unsent::Single(batch) => {
                     self.has_ended = true;
-                    outcome::commit_alone(session, &mut batch)?;
+                    outcome::commit_alone(session, &batch)?;
                     session.after_commit();
                     committed();
                     return Ok(());
@@ -414,7 +420,7 @@ impl<'s> Txn<'s> {
         }
         self.has_ended = true;
         let Held::Own(session) = &self.held else { return Ok(()) };
-        outcome::commit(session, self.known_stamp())?;
+        outcome::commit(session)?;
         session.after_commit();
         committed();
         Ok(())

@@ -166,7 +166,7 @@ impl Error {
             ShardReadOnly { table, key, shard, to, rows }
             ShardRefused { what, reason }
             NotOffered { what }
-            Unreachable { server, reason }
+            Unreachable { server, problem, reason }
             RetriesExhausted { attempts }
             Internal { reason }
         }

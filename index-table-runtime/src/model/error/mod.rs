@@ -2,10 +2,12 @@
 
 mod convert;
 mod message;
+mod server;
 
 pub(crate) use convert::{Boxed, Sealed, is_full};
 pub use convert::{EncodeError, StoreError};
 pub(crate) use message::LISTS_KEY;
+pub use server::ServerProblem;
 
 use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -971,6 +973,8 @@ pub enum Error {
     Unreachable {
         /// The URL without the password, and the schema.
         server: String,
+        /// The kind of the failure.
+        problem: ServerProblem,
         /// The failure.
         reason: String,
     },
