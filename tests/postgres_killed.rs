@@ -253,6 +253,8 @@ fn a_commit_without_its_standby_is_unknown() -> Result<(), Box<dyn std::error::E
     }
     let store = schema.open_with(&schema.options().commit_timeout(Duration::from_secs(1)))?;
     let notes = NoteRepository::open(&store)?;
+    // The first insertion adds the names of the fields to the catalog, by a commit of its own.
+    store.transaction(|txn| notes.insert(txn, &Note { id: 0 }))?;
     for (id, end) in [(1, "pg_terminate_backend"), (2, "pg_cancel_backend")] {
         for is_alone in [true, false] {
             let id = id * 10 + u32::from(is_alone);

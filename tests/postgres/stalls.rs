@@ -1,14 +1,16 @@
 //! A server or a network that does not respond: each call ends.
 
 use std::{
+    env,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
-use index_table::{Error, IndexTable, Result, ServerProblem, Store};
+use index_table::{__private::run_sql, Error, IndexTable, Result, ServerProblem, Store};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -40,6 +42,11 @@ const NEVER: u64 = u64::MAX;
 
 /// A name, and an operation with the number of its run.
 type Operation<'a> = (&'a str, &'a dyn Fn(&Store, u64) -> Result<()>);
+
+/// The number of messages between two stalls: `INDEX_TABLE_STALLS`, or 6.
+fn stride() -> usize {
+    env::var("INDEX_TABLE_STALLS").ok().and_then(|it| it.parse().ok()).unwrap_or(6)
+}
 
 #[test]
 fn each_call_ends_when_a_connection_is_stalled_at_any_message() -> TestResult {
@@ -82,9 +89,9 @@ fn each_call_ends_when_a_connection_is_stalled_at_any_message() -> TestResult {
         ("open", &|store, _| CallRepository::open(store).map(drop)),
     ];
     let mut id = 1_000;
-    for (name, operation) in operations {
+    for (first, (name, operation)) in (0..).zip(operations) {
         // Until the operation has fewer messages.
-        for message in 0.. {
+        for message in (first % stride() as u64..).step_by(stride()) {
             id += 1;
             calls.get(&store.read()?, 2)?;
             left.store(message, Ordering::SeqCst);
@@ -147,6 +154,34 @@ fn a_commit_whose_outcome_can_not_be_read_is_unknown_in_time() -> TestResult {
     assert!(matches!(outcome, Err(Error::CommitUnknown { .. })), "{outcome:?}");
     assert!(begun.elapsed() < LIMIT * 2 + Duration::from_secs(1), "{:?}", begun.elapsed());
     Ok(())
+}
+
+#[test]
+fn an_opening_waits_longer_than_a_response_for_another_client() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let direct = schema.open()?;
+    // Another client has the lock for longer.
+    let name = format!("index-table {}", schema.name());
+    let held = format!(
+        "SELECT pg_advisory_lock(hashtextextended('{name}', 0)); SELECT pg_sleep({})",
+        (LIMIT * 8).as_secs_f32()
+    );
+    thread::scope(|scope| {
+        let holder = scope.spawn(|| run_sql(&direct, &held).map(drop));
+        let is_held = format!(
+            "SELECT count(*)::text FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
+             AND query LIKE '%{name}%' AND pid <> pg_backend_pid()"
+        );
+        while run_sql(&direct, &is_held)?.as_deref() == Some("0") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let begun = Instant::now();
+        let store = schema.open_with(&schema.options().response_timeout(LIMIT * 2))?;
+        assert!(begun.elapsed() > LIMIT * 3, "{:?}", begun.elapsed());
+        CallRepository::open(&store)?;
+        holder.join().expect("a thread")?;
+        Ok(())
+    })
 }
 
 #[test]

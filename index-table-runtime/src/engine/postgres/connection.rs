@@ -205,8 +205,8 @@ impl Connection {
         self.token.lock().clone()
     }
 
-    pub(super) fn keep_token(&self, token: Option<Kept>) {
-        *self.token.lock() = token;
+    pub(super) fn keep_token(&self, token: Kept) {
+        *self.token.lock() = Some(token);
     }
 
     /// Whether the connection has ended because there was no response.

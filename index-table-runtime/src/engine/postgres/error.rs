@@ -2,7 +2,7 @@
 
 use std::{error, fmt, io, iter, sync::Arc};
 
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::model::error::{Error, ServerProblem};
 
@@ -22,6 +22,7 @@ pub(super) enum Kind {
 /// Returns the meaning of an error.
 pub(super) fn kind(error: &tokio_postgres::Error) -> Kind {
     let Some(code) = error.code() else { return Kind::Lost };
+    let severity = error.as_db_error().and_then(DbError::parsed_severity);
     let conflicts = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
@@ -41,7 +42,10 @@ pub(super) fn kind(error: &tokio_postgres::Error) -> Kind {
         Kind::Conflict
     } else if *code == SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN {
         Kind::Ambiguous
-    } else if ends.contains(code) || code.code().starts_with("08") {
+    } else if ends.contains(code)
+        || code.code().starts_with("08")
+        || matches!(severity, Some(Severity::Fatal | Severity::Panic))
+    {
         Kind::Lost
     } else {
         Kind::Refused

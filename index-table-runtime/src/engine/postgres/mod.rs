@@ -75,7 +75,7 @@ use self::{
 use crate::{
     engine::{Options, Read as _, Records, Rename, Retry, Space},
     model::{
-        error::{Error, Result, StoreError as _},
+        error::{Error, Result, ServerProblem, StoreError as _},
         reference::{MARK, Referrer},
         schema::{Parts, TableSchema},
     },
@@ -230,7 +230,17 @@ impl Engine {
             let mut leased = self.pool.take()?;
             match leased.lock(&format!("index-table {}", self.schema)) {
                 Err(Error::Unreachable { .. }) if leased.is_replaceable() => {}
-                locked => return locked.map(|()| leased),
+                Err(error) => return Err(error),
+                Ok(true) => return Ok(leased),
+                Ok(false) => {
+                    return Err(Error::Unreachable {
+                        server: self.pool.server().to_owned(),
+                        problem: ServerProblem::Locked,
+                        reason: "another client has been changing the tables of this schema for an hour; its session \
+                                 has an advisory lock in `pg_locks`"
+                            .to_owned(),
+                    });
+                }
             }
         }
     }

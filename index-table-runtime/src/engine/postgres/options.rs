@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::engine::Options;
 
+/// The unit of the longest time limits.
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
 /// The time limits of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -42,19 +45,21 @@ impl Options {
     }
 
     /// Sets the time limit for opening a connection to each address of the server, for [`connect`](Options::connect). Default: 5
-    /// seconds. `connect_timeout` of the URL can only shorten it. It includes the look-up of the password and of encryption, but not that
-    /// of the host's name, for which the system has limits. Then the call fails with [`Error::Unreachable`](crate::Error::Unreachable).
+    /// seconds. At most an hour is used. `connect_timeout` of the URL can only shorten it. It includes the check of the password and the
+    /// start of encryption, but not the look-up of the host's name, for which the system has limits. Then the call fails with
+    /// [`Error::Unreachable`](crate::Error::Unreachable).
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
-        self.connect_timeout = limit;
+        self.connect_timeout = limit.min(HOUR);
         self
     }
 
-    /// Sets the maximum time without a byte of a response from the server, for [`connect`](Options::connect). Default: 30 seconds. Then
-    /// the connection is closed, and the call fails with [`Error::Unreachable`](crate::Error::Unreachable). A commit then uses
-    /// [`commit_timeout`](Options::commit_timeout). A query that takes longer before its first row, such as the `count` of hundreds of
-    /// millions of entries, needs a longer time.
+    /// Sets the maximum time without a byte of a response from the server, for [`connect`](Options::connect). Default: 30 seconds. At
+    /// most a day is used. Then the connection is closed, and the call fails with [`Error::Unreachable`](crate::Error::Unreachable). A
+    /// commit then uses [`commit_timeout`](Options::commit_timeout). A statement that takes longer before its first row needs a longer time, for example
+    /// the `count` of hundreds of millions of entries, or their removal when an index is built again. Waiting for another client that is
+    /// opening a table or changing indexes has a limit of its own, an hour.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
-        self.response_timeout = limit;
+        self.response_timeout = limit.min(24 * HOUR);
         self
     }
 
@@ -62,7 +67,7 @@ impl Options {
     /// Default: 5 seconds. At most an hour is used. If the outcome is not known by then, the commit fails with
     /// [`Error::CommitUnknown`](crate::Error::CommitUnknown).
     pub fn commit_timeout(mut self, limit: Duration) -> Self {
-        self.commit_timeout = limit.min(Duration::from_secs(3600));
+        self.commit_timeout = limit.min(HOUR);
         self
     }
 

@@ -31,19 +31,22 @@ pub(super) fn commit(session: &Session<'_>) -> Result<(), CommitFailure> {
         let lost = io::Error::new(io::ErrorKind::ConnectionAborted, "it ended before the commit");
         return Err(CommitFailure::Failed(error::unreachable(pool.server(), &lost)));
     }
-    let token = Token::new();
-    // Without a change, the outcome makes no difference, and the token would be the only one.
-    session.pending.with(|pending| {
-        if session.has_changed.get() || !pending.items.is_empty() {
+    // Without a change, the outcome makes no difference, and the token would be the only change.
+    let token = session.pending.with(|pending| {
+        let may_change = session.has_changed.get() || !pending.items.is_empty();
+        may_change.then(|| {
+            let token = Token::new();
             pending.items.push_back(Item::Token(token));
-        }
+            token
+        })
     });
     pool.take_snapshots();
     let outcome = session.round_trip(Last::Simple("COMMIT"));
     let leased = session.release();
     match outcome {
         Ok(_) => finish(session, leased, token),
-        Err(Broken::Other(error)) => Err(CommitFailure::Failed(error)),
+        // The commit was sent before the error was found.
+        Err(Broken::Other(error)) => Err(CommitFailure::Unknown(error)),
         // The server has rolled back if a statement before the commit has failed.
         Err(Broken::Statement(cause) | Broken::Last(cause)) => judge(session, leased, cause, token),
     }
@@ -55,13 +58,13 @@ pub(super) fn commit_alone(session: &Session<'_>, batch: &Batch) -> Result<(), C
     let outcome = session.send_alone(batch, token);
     let leased = session.release();
     match outcome {
-        Ok(Ok(true)) => finish(session, leased, token),
+        Ok(Ok(true)) => finish(session, leased, Some(token)),
         Ok(Ok(false)) => {
             leased.into_iter().for_each(Leased::keep);
             Err(CommitFailure::Conflict(Error::RetriesExhausted { attempts: 1 }))
         }
         Ok(Err(error)) => Err(CommitFailure::Failed(error)),
-        Err(cause) => judge(session, leased, cause, token),
+        Err(cause) => judge(session, leased, cause, Some(token)),
     }
 }
 
@@ -69,18 +72,20 @@ pub(super) fn commit_alone(session: &Session<'_>, batch: &Batch) -> Result<(), C
 fn finish(
     session: &Session<'_>,
     leased: Option<Leased>,
-    token: Token,
+    token: Option<Token>,
 ) -> Result<(), CommitFailure> {
     let Some(leased) = leased else { return Ok(()) };
     if let Ok(connection) = leased.get() {
-        if connection.take_unreplicated() {
+        if connection.take_unreplicated() && token.is_some() {
             let reason = "the wait of the commit for a standby was canceled";
             let reason = io::Error::new(io::ErrorKind::Interrupted, reason);
             let error = error::unreachable(session.pool.server(), &reason);
             drop((connection, leased));
             return determine(session, error, token);
         }
-        connection.keep_token(session.token.take());
+        if let Some(kept) = session.token.take() {
+            connection.keep_token(kept);
+        }
     }
     leased.keep();
     Ok(())
@@ -91,7 +96,7 @@ fn judge(
     session: &Session<'_>,
     leased: Option<Leased>,
     cause: tokio_postgres::Error,
-    token: Token,
+    token: Option<Token>,
 ) -> Result<(), CommitFailure> {
     let kind = error::kind(&cause);
     let error = error::of(session.pool.server(), cause);
@@ -111,9 +116,13 @@ fn judge(
     }
 }
 
-/// Determines the outcome of a commit whose connection was lost with this error.
-fn determine(session: &Session<'_>, error: Error, token: Token) -> Result<(), CommitFailure> {
-    match is_committed(session, token) {
+/// Determines the outcome of a commit whose connection was lost with this error. A transaction without a token has changed nothing.
+fn determine(
+    session: &Session<'_>,
+    error: Error,
+    token: Option<Token>,
+) -> Result<(), CommitFailure> {
+    match token.map_or(Some(false), |token| is_committed(session, token)) {
         Some(true) => Ok(()),
         Some(false) => Err(CommitFailure::Failed(error)),
         None => Err(CommitFailure::Unknown(error)),

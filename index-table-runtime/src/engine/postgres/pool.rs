@@ -13,7 +13,7 @@ use std::{
 use tokio_postgres::Config;
 
 use super::{
-    connection::{Connection, Outcome, Unprepared},
+    connection::{Connection, Outcome, Unprepared, column},
     dial,
     ends::Ends,
     error,
@@ -33,6 +33,10 @@ const OLDEST: u32 = 13;
 
 /// The first and the longest pause between two attempts to connect to a server that is restarting.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+/// The longest pause between two attempts to take the lock of a schema, and the maximum waiting time.
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+const LOCK_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// The maximum number of statements that are prepared when a connection is opened.
 const MOST_KNOWN: usize = 512;
@@ -324,11 +328,23 @@ impl Leased {
         !self.is_new && !is_late
     }
 
-    /// Takes an advisory lock of the session, until the connection is kept or closed.
-    pub(super) fn lock(&mut self, name: &str) -> Result<()> {
-        self.locked = Some(name.to_owned());
-        let locked = self.get()?.query(sql::LOCK, &[&name]);
-        locked.map(drop).map_err(|error| error::of(&self.pool.server, error))
+    /// Takes an advisory lock of the session, until the connection is kept or closed. Waits while another session has it, because
+    /// that session may be changing tables for longer than any response takes. Returns false after [`LOCK_LIMIT`].
+    pub(super) fn lock(&mut self, name: &str) -> Result<bool> {
+        let (connection, begun, mut pause) = (self.get()?, Instant::now(), PAUSES.0);
+        loop {
+            let locked = connection.query(sql::LOCK, &[&name]);
+            let rows = locked.map_err(|error| error::of(&self.pool.server, error))?;
+            if rows.first().map_or(Ok(false), |row| column(row, 0))? {
+                self.locked = Some(name.to_owned());
+                return Ok(true);
+            }
+            if begun.elapsed() >= LOCK_LIMIT {
+                return Ok(false);
+            }
+            thread::sleep(pause);
+            pause = LOCK_PAUSE.min(pause * 2);
+        }
     }
 
     pub(super) fn get(&self) -> Result<Arc<Connection>> {

@@ -144,7 +144,8 @@ impl<'s> Session<'s> {
         Ok(session)
     }
 
-    fn use_connection(&self, leased: Leased) -> Result<Arc<Connection>> {
+    /// Begins the use of a connection.
+    pub(super) fn use_connection(&self, leased: Leased) -> Result<Arc<Connection>> {
         let connection = leased.get()?;
         self.start.lock().connection = Some(Arc::clone(&connection));
         if !self.writes {
@@ -152,14 +153,6 @@ impl<'s> Session<'s> {
         }
         self.leased.set(Some(leased));
         Ok(connection)
-    }
-
-    /// Returns the connection. The first call takes it from the pool.
-    pub(super) fn connection(&self) -> Result<Arc<Connection>> {
-        match self.leased.with(|leased| leased.as_ref().map(Leased::get)) {
-            Some(connection) => connection,
-            None => self.use_connection(self.pool.take()?),
-        }
     }
 
     pub(super) fn has_begun(&self) -> bool {

@@ -28,8 +28,8 @@ pub(super) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WR
 /// A condition that holds in a write transaction of this library.
 pub(super) const IS_IN_TRANSACTION: &str = "current_setting('transaction_deferrable') = 'on'";
 
-/// Waits for an advisory lock of the session.
-pub(super) const LOCK: &str = "SELECT pg_advisory_lock(hashtextextended($1::text, 0))::text";
+/// Takes an advisory lock of the session, unless another session has it.
+pub(super) const LOCK: &str = "SELECT pg_try_advisory_lock(hashtextextended($1::text, 0))";
 
 /// Releases the lock.
 pub(super) const UNLOCK: &str = "SELECT pg_advisory_unlock(hashtextextended($1::text, 0))::text";

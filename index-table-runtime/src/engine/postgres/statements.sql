@@ -14,7 +14,7 @@ BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE DEFERRABLE
 pg_current_xact_id()::text
 
 -- lock
-SELECT pg_advisory_lock(hashtextextended($1::text, 0))::text
+SELECT pg_try_advisory_lock(hashtextextended($1::text, 0))
 
 -- create
 CREATE TABLE "shop"."people" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k));

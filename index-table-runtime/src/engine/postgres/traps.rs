@@ -335,6 +335,46 @@ fn a_connection_has_one_token_and_old_tokens_are_removed() {
 }
 
 #[test]
+fn each_transaction_that_may_change_something_has_a_token() {
+    type Way<'a> = (&'a str, bool, &'a dyn Fn(&mut Txn<'_>, &Tables) -> Result<()>);
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let facts = &tables.facts.sql;
+        let insertion = format!("INSERT INTO {facts} (k, v) VALUES ('\\x09', '')");
+        let returning = format!("{insertion} RETURNING k");
+        let within = format!("WITH n AS ({returning}) SELECT k FROM n");
+        let none = format!("SELECT v FROM {facts}");
+        let ways: [Way<'_>; 8] = [
+            ("a query", false, &|txn, _| txn.query(&none, &[]).map(drop)),
+            ("numbers", false, &|txn, _| {
+                txn.stamp();
+                Ok(())
+            }),
+            ("a query that inserts", true, &|txn, _| txn.query(&returning, &[]).map(drop)),
+            ("a query with a part", true, &|txn, _| txn.query(&within, &[]).map(drop)),
+            ("a statement", true, &|txn, _| txn.execute(&insertion, &[]).map(drop)),
+            ("a text", true, &|txn, _| txn.simple(&insertion).map(drop)),
+            ("rows", true, &|txn, tables| {
+                let mut rows = copy::Copied::new(tables.facts.form);
+                rows.end();
+                let mut rows = [rows.piece()].into_iter();
+                txn.copy(&sql::copy(&tables.facts), &mut || rows.next()).map(drop)
+            }),
+            ("a change", true, &|txn, tables| {
+                put(txn, tables, 9)?;
+                txn.send_pending()
+            }),
+        ];
+        for (way, is_change, perform) in ways {
+            let mut txn = engine.write()?;
+            perform(&mut txn, &tables)?;
+            assert_eq!(txn.session().has_changed.get(), is_change, "{way}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn tokens_of_concurrent_commits_do_not_conflict() {
     on_a_server(|engine| {
         open(engine);

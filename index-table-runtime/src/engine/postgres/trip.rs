@@ -24,6 +24,7 @@ use crate::model::{
 
 /// The maximum waiting time for the writers of a table, in milliseconds.
 const LOCK_TIMEOUT: u32 = 5000;
+
 /// The last statement of a round trip.
 #[derive(Clone, Copy)]
 pub(super) enum Last<'p> {
@@ -32,6 +33,17 @@ pub(super) enum Last<'p> {
     Simple(&'p str),
     /// No statement: only the pending items and the query for the numbers are sent.
     Numbers,
+}
+
+impl Last<'_> {
+    /// Whether the statement may change something. Unlike `WITH`, a `SELECT` can't contain a change.
+    fn may_change(&self) -> bool {
+        match self {
+            Self::Query(sql, _) => !sql.starts_with("SELECT "),
+            Self::Execute(..) | Self::Simple(_) => true,
+            Self::Numbers => false,
+        }
+    }
 }
 
 /// The failure of a round trip.
@@ -71,13 +83,36 @@ impl Session<'_> {
         format!("SELECT {}", sql::number(self.writes))
     }
 
+    /// Returns the connection. The first call takes it from the pool.
+    ///
+    /// Only the functions of this file send statements of a transaction. Each notes that the transaction may change something, so no
+    /// change is committed without a token.
+    fn connection(&self) -> Result<Arc<Connection>> {
+        match self.leased.with(|leased| leased.as_ref().map(Leased::get)) {
+            Some(connection) => connection,
+            None => self.use_connection(self.pool.take()?),
+        }
+    }
+
+    /// Loads rows from binary data. Returns their number.
+    pub(super) fn copy(
+        &self,
+        sql: &str,
+        next: &mut dyn FnMut() -> Option<Vec<u8>>,
+    ) -> Result<u64, Broken> {
+        self.has_changed.set(true);
+        // The transaction has begun.
+        self.round_trip(Last::Numbers)?;
+        self.connection()?.copy(sql, next).map_err(Broken::Statement)
+    }
+
     /// Sends the pending items and the last statement in one round trip, and waits for all results.
     pub(super) fn round_trip(&self, last: Last<'_>) -> Result<Response, Broken> {
         let pending: Vec<Item> = self.pending.with(|pending| {
             pending.operation = None;
             pending.items.drain(..).filter(Item::is_needed).collect()
         });
-        if pending.iter().any(|item| matches!(item, Item::Batch(_))) {
+        if last.may_change() || !pending.is_empty() {
             self.has_changed.set(true);
         }
         loop {
@@ -233,7 +268,7 @@ impl Session<'_> {
             match step {
                 Step::Simple(_) => {}
                 Step::Change(statement, _, batch) => self.check(statement, batch, response)?,
-                Step::Token(token, ..) => self.note_token(*token, &response, 0)?,
+                Step::Token(token, ..) => self.note_token(*token, &response, 0),
             }
         }
         // The connection receives no later response before this response, which can be long.
@@ -259,13 +294,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Notes the token that the transaction has inserted, with its place in a column of the response.
-    fn note_token(&self, token: Token, response: &Response, at: usize) -> Result<()> {
-        let Response::Rows(rows) = response else { return Ok(()) };
-        let missing = || Error::internal("a token without a place");
-        let place = column::<&str>(rows.first().ok_or_else(missing)?, at)?;
-        self.token.set(Some(Kept::new(token, place)));
-        Ok(())
+    /// Notes the token that the transaction has inserted, with its place in a column of the response. A token without a place stays
+    /// until it is removed by age.
+    fn note_token(&self, token: Token, response: &Response, at: usize) {
+        let Response::Rows(rows) = response else { return };
+        let place = rows.first().and_then(|row| column::<&str>(row, at).ok());
+        self.token.set(place.map(|place| Kept::new(token, place)));
     }
 
     /// Checks the result of a batch.
@@ -387,7 +421,8 @@ impl Session<'_> {
             return Ok(applied);
         }
         drop(self.assumed.take());
-        Ok(self.note_token(token, &response, 2).map(|()| true))
+        self.note_token(token, &response, 2);
+        Ok(Ok(true))
     }
 }
 

@@ -201,13 +201,19 @@ impl<'s> Txn<'s> {
     /// Sends the pending items and a statement in one round trip.
     fn perform(&self, last: Last<'_>) -> Result<Response> {
         self.refuse_failed()?;
-        self.session().round_trip(last).map_err(|broken| match broken {
+        self.session().round_trip(last).map_err(|broken| self.break_off(broken))
+    }
+
+    /// Records the failure of a round trip.
+    #[cold]
+    fn break_off(&self, broken: Broken) -> Error {
+        match broken {
             Broken::Statement(cause) | Broken::Last(cause) => self.fail(cause),
             Broken::Other(error) => {
                 self.session().fail(false, &error);
                 error
             }
-        })
+        }
     }
 
     /// Sends the pending items.
@@ -274,9 +280,6 @@ impl<'s> Txn<'s> {
 
     /// Returns the rows of a query.
     pub(super) fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>> {
-        if !sql.starts_with("SELECT") {
-            self.session().has_changed.set(true);
-        }
         match self.perform(Last::Query(sql, parameters))? {
             Response::Rows(rows) => Ok(rows),
             _ => Err(Error::internal("a query without rows")),
@@ -345,12 +348,11 @@ impl<'s> Txn<'s> {
     /// Increments the counter of the catalog. Every transaction that changes the catalog does this.
     pub(super) fn catalog_changed(&self) -> Result<()> {
         self.session().note_own_change();
-        self.execute(&self.session().catalog.change(), &[]).map(drop)
+        self.simple(&self.session().catalog.change()).map(drop)
     }
 
     /// Returns the number of rows that a statement has changed.
     pub(super) fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64> {
-        self.session().has_changed.set(true);
         match self.perform(Last::Execute(sql, parameters))? {
             Response::Count(count) => Ok(count),
             _ => Err(Error::internal("a change without a count")),
@@ -359,7 +361,6 @@ impl<'s> Txn<'s> {
 
     /// Runs statements without parameters.
     pub(super) fn simple(&self, sql: &str) -> Result<Option<String>> {
-        self.session().has_changed.set(true);
         match self.perform(Last::Simple(sql))? {
             Response::Text(text) => Ok(text),
             _ => Ok(None),
@@ -368,11 +369,8 @@ impl<'s> Txn<'s> {
 
     /// Loads rows from binary data. Returns their number.
     pub(super) fn copy(&self, sql: &str, next: &mut dyn FnMut() -> Option<Vec<u8>>) -> Result<u64> {
-        self.session().has_changed.set(true);
-        // The transaction has begun.
-        self.perform(Last::Numbers)?;
-        let connection = self.session().connection()?;
-        connection.copy(sql, next).map_err(|cause| self.fail(cause))
+        self.refuse_failed()?;
+        self.session().copy(sql, next).map_err(|broken| self.break_off(broken))
     }
 
     /// Lets the transaction fail because of an error of its caller, after a part of an operation was sent.

@@ -346,7 +346,7 @@ impl Write for Writer<'_> {
 
     fn clear(&mut self, index: usize) -> Result<()> {
         let sql = format!("DELETE FROM {}", self.relation(Source::Index(index))?.sql);
-        self.txn.execute(&sql, &[]).map(drop)
+        self.txn.simple(&sql).map(drop)
     }
 
     fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
