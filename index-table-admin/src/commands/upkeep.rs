@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeSet,
     fs::{self, File},
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -184,26 +185,46 @@ impl Expire {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_write(out, &self.tables.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
-        let mut deleted = 0;
+        let (mut deleted, mut refused, mut missing) = (0, Vec::new(), BTreeSet::new());
         for table in self.tables.tables(&opened, declared)? {
             let bar = Bar::new();
             let table = table.open(&opened.store)?;
             let expired = table.untyped().expired(&opened.store.read()?, SystemTime::now())?;
             let (total, mut done) = (expired.min(self.limit), 0);
             let mut left = self.limit;
-            while left > 0 {
+            loop {
                 let own = table.expire(&opened.store, left.min(BATCH))?;
-                (deleted, done, left) = (deleted + own, done + own, left - own);
+                deleted += own.deleted;
+                (done, left) = (done + own.deleted, left - own.deleted);
                 // Further rows expire meanwhile.
                 bar.count("rows deleted", done, Some(total.max(done)));
-                if own == 0 {
+                missing.extend(own.missing.into_iter().map(|shard| shard.name));
+                // The last call has read all rows that stay.
+                if left == 0 || own.deleted == 0 {
+                    let reason = own.refusal.map(|error| error.to_string());
+                    refused.extend(reason.map(|reason| (own.refused, reason)));
                     break;
                 }
             }
         }
-        Ok(out.put(&json!({ "deleted": deleted }), |text| {
-            writeln!(text, "deleted {deleted} expired rows")
-        })?)
+        let lines: Vec<_> =
+            refused.iter().map(|(rows, first)| json!({ "rows": rows, "first": first })).collect();
+        out.put(&json!({ "deleted": deleted, "refused": lines, "missing": missing }), |text| {
+            writeln!(text, "deleted {deleted} expired rows")?;
+            for (rows, first) in &refused {
+                writeln!(text, "{rows} expired rows can't be deleted; the first: {first}")?;
+            }
+            for shard in &missing {
+                writeln!(text, "shard `{shard}` is not available; its rows were left out")?;
+            }
+            Ok(())
+        })?;
+        if refused.is_empty() && missing.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::other(
+            "expired rows are left; delete the rows that refer to them, or open the missing shards",
+        ))
     }
 }
 

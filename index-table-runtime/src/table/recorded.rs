@@ -21,7 +21,7 @@ use crate::{
     upkeep::{
         cascade,
         changes::{self, ChangeConsumer},
-        expiry,
+        expiry::{self, Expired, Pass},
         moves::Move,
         recorded,
         verify::{Repair, Verify, VerifyReport},
@@ -455,14 +455,14 @@ impl UntypedTable {
         Ok(reader.count(&Query::new(source, expiry.expired(now)))?.found)
     }
 
-    /// Deletes the rows that have expired, up to `limit` of them, and returns their number; 0 if the rows of the table
-    /// don't expire.
+    /// Deletes the rows that have expired, up to `limit` of them; none if the rows of the table don't expire. See
+    /// [`Table::expire_report`].
     ///
     /// # Errors
     ///
     /// The errors of the repository's `expire`.
-    pub fn expire(&self, store: &Store, now: SystemTime, limit: u64) -> Result<u64> {
-        expiry::expire(store, &self.open, now, limit)
+    pub fn expire(&self, store: &Store, now: SystemTime, limit: u64) -> Result<Expired> {
+        expiry::expire(store, &self.open, now, limit, &mut Pass::default())
     }
 
     pub(super) const fn open_table(&self) -> &Arc<OpenTable> {
