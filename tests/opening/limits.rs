@@ -47,7 +47,8 @@ fn keys_that_are_too_long_change_nothing() -> TestResult {
         if fits {
             assert!(outcome?);
         } else {
-            let Err(Error::KeyTooLong { table: "people", index: Some("town"), key, len }) = outcome
+            let Err(Error::KeyTooLong { table: "people", index: Some("town"), key, len, .. }) =
+                outcome
             else {
                 return Err(format!("{outcome:?}").into());
             };

@@ -147,7 +147,7 @@ impl Consumer {
         let table_name = table.schema.name;
         if name.len() > MAX_NAME {
             let (key, len) = (format!("of the consumer {name:?}"), name.len() + 1);
-            return Err(Error::KeyTooLong { table: table_name, index: None, key, len });
+            return Err(Error::KeyTooLong { table: table_name, index: None, key, row: None, len });
         }
         let consumer = Self {
             table: Arc::clone(table),
