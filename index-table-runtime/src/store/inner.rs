@@ -46,6 +46,8 @@ pub(crate) struct Inner {
     writer: Mutex<WriterState>,
     /// Signals about the queues of tables.
     pub(crate) signals: Arc<Signals>,
+    /// The commits of rows, while a thread waits for one.
+    pub(crate) commits_seen: Signals,
     /// The limit of the queues.
     limit: Limit,
     /// The open tables and their declarations. A thread that holds this lock must not wait for a transaction,
@@ -158,6 +160,7 @@ impl Inner {
             id,
             writer,
             signals,
+            commits_seen: Signals::default(),
             limit,
             tables,
             recorded: Arc::default(),

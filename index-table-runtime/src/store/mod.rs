@@ -41,7 +41,7 @@ pub(crate) use sharded::{
 pub(crate) use txn::Unreadable;
 pub use txn::{ReadTxn, Shareable, WriteTxn};
 use waiting::Waiting;
-pub(crate) use waiting::wait_for;
+pub(crate) use waiting::{wait_for, wait_for_commit};
 
 use std::{fmt, path::Path, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Waiting until messages are applied, or until a queue has room.
+//! Waiting until messages are applied, until a queue has room, or for a commit.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,9 @@ use crate::{
 
 /// The interval for checking whether another process has written or applied messages.
 const POLL: Duration = Duration::from_millis(20);
+
+/// The same interval, for other clients of a server.
+const SERVER_POLL: Duration = Duration::from_millis(100);
 
 /// Waits until the messages of a transaction have been applied to this table's indexes. Returns false after the
 /// timeout.
@@ -41,6 +44,32 @@ pub(crate) fn wait_for(
             }
         }
         Ok(true)
+    })
+}
+
+/// Waits until `done` returns true, which depends on committed rows. Returns false after the timeout.
+pub(crate) fn wait_for_commit(
+    store: &Store,
+    timeout: Duration,
+    done: impl Fn() -> Result<bool>,
+) -> Result<bool> {
+    store.inner.engines.refuse_forked()?;
+    let (begun, commits) = (Instant::now(), &store.inner.commits_seen);
+    let poll = if store.inner.engines.has_other_writers() { SERVER_POLL } else { POLL };
+    commits.awaited(|| {
+        loop {
+            let events = commits.events();
+            if done()? {
+                return Ok(true);
+            }
+            // The commits of others would wait for this thread.
+            store.inner.refuse_nested_write()?;
+            let left = timeout.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            commits.wait_for_event(events, left.min(poll));
+        }
     })
 }
 

@@ -334,6 +334,7 @@ impl<'s> WriteTxn<'s> {
             store.signals.notify();
         }
         if written.iter().any(|Written { tally, .. }| tally.row_count() > 0) {
+            store.commits_seen.notify_waiting();
             store.requests.write();
             if begun != 0 {
                 store.commits.end(begun);
