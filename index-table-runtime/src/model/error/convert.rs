@@ -138,6 +138,7 @@ impl Error {
             MapFull { map_size }
             GrowthBlocked { map_size, readers, oldest }
             InvalidCursor { reason }
+            EmptyPage { table }
             NotCombinable { table, index, reason }
             WrongStore { table }
             SnapshotTooOld { table }

@@ -470,6 +470,15 @@ pub enum Error {
         reason: &'static str,
     },
 
+    /// A page of 0 rows was requested. It would have no cursors, like the only page of a scan.
+    #[error(
+        "a page of table `{table}` has to have at least 1 row; pass its greatest number of rows to `page`"
+    )]
+    EmptyPage {
+        /// The table.
+        table: &'static str,
+    },
+
     /// A scan can't be part of a [`Combined`](crate::Combined), of a watch or of a deletion, or its parts are
     /// incompatible.
     #[error(
