@@ -235,10 +235,12 @@ impl<'a> RestoreArchive<'a> {
         let io = |source| Error::io(path, source);
         let partial = Partial::create(path).map_err(io)?;
         let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
-        archive.copy(&base, &file, &mut report)?;
+        archive.copy(&base, (&file, path), &mut report)?;
         let last = archive.apply(&base, &last, &partial.0, &mut report);
         let last = last.map_err(|error| match &error {
-            Error::Io { path: failed, .. } if failed.starts_with(&partial.0) => {
+            Error::Io { path: failed, .. } | Error::DiskFull { path: failed, .. }
+                if failed.starts_with(&partial.0) =>
+            {
                 at_path(error, path)
             }
             _ => error,

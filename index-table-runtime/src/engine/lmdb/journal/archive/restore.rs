@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     engine::lmdb::{
+        error::written,
         journal::{
             frame::Place,
             recovery::grow,
@@ -443,19 +444,24 @@ impl Archive {
         damaged(&self.directory, format!("segment {segment} is missing"))
     }
 
-    /// Copies the data file of a base into an empty file, and compares its hash. Calls `copied` with the number of bytes of
-    /// each piece.
-    pub(crate) fn copy(&self, base: &Base, to: &File, copied: &mut dyn FnMut(u64)) -> Result<()> {
+    /// Copies the data file of a base into the empty file `to` with this path, and compares its hash. Calls `copied` with the number
+    /// of bytes of each piece.
+    pub(crate) fn copy(
+        &self,
+        base: &Base,
+        (mut to, target): (&File, &Path),
+        copied: &mut dyn FnMut(u64),
+    ) -> Result<()> {
         let path = self.base_directory(base).join(FILE);
         let io = |source| Error::io(&path, source);
-        let (mut from, mut to) = (File::open(&path).map_err(io)?, to);
+        let mut from = File::open(&path).map_err(io)?;
         let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
         let mut length = 0;
         loop {
             let read = from.read(&mut piece).map_err(io)?;
             let Some(piece) = piece.get(..read).filter(|piece| !piece.is_empty()) else { break };
             hasher.update(piece);
-            to.write_all(piece).map_err(io)?;
+            to.write_all(piece).map_err(|source| Error::io(target, source))?;
             length += read as u64;
             copied(read as u64);
         }
@@ -484,7 +490,7 @@ impl Archive {
             }
             if record.commit > base.commit {
                 let outcome = apply_one(&env, file, head, record);
-                outcome.map_err(|failure| self.failed(failure, path))?;
+                outcome.map_err(|failure| not_applied(&self.directory, failure, path, to))?;
                 last = record.commit;
             }
             Ok(Step::Next)
@@ -566,13 +572,18 @@ impl Archive {
     }
 }
 
-/// Returns the error of a record that could not be applied to the store in a directory.
+/// Returns the error of a record of the segment `path` that could not be applied to the data file in the directory `to`.
+pub(super) fn not_applied(archive: &Path, failure: Failure, path: &Path, to: &Path) -> Error {
+    let path = if matches!(failure, Failure::Lmdb(_)) { to } else { path };
+    failed(archive, failure, path)
+}
+
+/// Returns the error of a record in a file, or of writing to the data file in a directory.
 pub(in crate::engine::lmdb) fn failed(archive: &Path, failure: Failure, path: &Path) -> Error {
     match failure {
         Failure::Fault(Fault::Damaged(reason)) => damaged(archive, reason),
-        Failure::Fault(Fault::Io(source)) | Failure::Lmdb(heed::Error::Io(source)) => {
-            Error::io(path, source)
-        }
+        Failure::Fault(Fault::Io(source)) => Error::io(path, source),
+        Failure::Lmdb(heed::Error::Io(source)) => written(path, source),
         Failure::Lmdb(error) => damaged(archive, error.to_string()),
     }
 }

@@ -14,7 +14,9 @@ use heed::MdbError;
 use super::{
     format::{Base, Head, MANAGER, MANAGER_FILE},
     records::{Archived, Records, sections},
-    restore::{Archive, Segment, Step, Until, Walked, closed, damaged, failed, open, utc},
+    restore::{
+        Archive, Segment, Step, Until, Walked, closed, damaged, failed, not_applied, open, utc,
+    },
 };
 use crate::{
     engine::lmdb::{
@@ -485,7 +487,8 @@ impl Restoring<'_> {
             self.manager = manager;
         }
         for (shard, number) in parts.shards {
-            let Some((env, _)) = self.envs.get(&shard) else { continue };
+            let Some((env, to)) = self.envs.get(&shard) else { continue };
+            let failed = |failure| not_applied(&self.archive.directory, failure, path, to);
             let next = env.info().last_txn_id as u64 + 1;
             if number < next {
                 continue;
