@@ -213,6 +213,7 @@ impl<'c> RecordedKind<'c> {
 
 impl<'c> RecordedStruct<'c> {
     /// Returns the fields, in their order.
+    #[must_use]
     pub fn fields(self) -> impl ExactSizeIterator<Item = RecordedField<'c>> {
         self.list.fields.iter().map(move |field| RecordedField {
             name: field.name.kept(self.kind.keep),

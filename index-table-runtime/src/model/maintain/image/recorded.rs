@@ -44,9 +44,9 @@ impl Image {
             if is_wanted(index) {
                 self.entries.add_recorded(declared, &values)?;
                 if let Strategy::Partial(included) = declared.strategy {
-                    included
-                        .iter()
-                        .for_each(|name| self.entries.include(std::slice::from_ref(name)));
+                    for name in included {
+                        self.entries.include(std::slice::from_ref(name));
+                    }
                     let copied = self.entries.copy_fields(lists, (bytes, schema.version), true);
                     match copied {
                         Ok(true) => {}
