@@ -71,8 +71,8 @@ pub fn main_for_any_store() -> ExitCode {
     cli::run()
 }
 
-/// Runs a command with the types of a program's rows: the same tool, with the commands `get`, `find`, `dump`, `load`,
-/// `delete`, `schema`, `verify`, `repair`, `build`, `upgrade`, `expire`, `add-shard`, `move`, `move-table`, `split`, `rebalance`,
+/// Runs a command with the types of a program's rows: the same tool, in which the commands `get`, `find`, `rows`, `dump`,
+/// `put`, `delete`, `load` and `schema` use these types, with the commands `verify`, `repair`, `build`, `upgrade`, `expire`, `add-shard`, `move`, `move-table`, `split`, `rebalance`,
 /// `resume-move` and `cancel-move`. Returns the exit code.
 ///
 /// On Unix, this installs handlers of the signals SIGABRT, SIGBUS and SIGSEGV, with which LMDB ends a process that reads a

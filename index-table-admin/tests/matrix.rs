@@ -189,6 +189,7 @@ fn all_commands_report_a_damaged_file() {
         | "dump STORE TABLE"
         | "diff STORE STORE"
         | "whatif STORE --index NEW-INDEX"
+        | "put STORE TABLE LINES"
         | "load STORE TABLE LINES --on-duplicate skip"
         | "delete STORE TABLE VICTIM"
         | "verify STORE"

@@ -4,9 +4,12 @@
 mod process;
 mod support;
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
-use index_table::Store;
+use index_table::{Durability, Store, WriteTxn};
 use process::{fails, json_of, text_of};
 use serde_json::{Value, json};
 use support::{plain, sharded};
@@ -78,4 +81,57 @@ fn what_cannot_be_computed_is_named() {
     assert!(fails(3, "customer(town)").contains("did you mean `customers`"));
     let error = fails(5, "customers(each(town))");
     assert!(error.contains("the form of `town` in keys can't be computed"), "{error}");
+}
+
+#[test]
+fn past_commits_show_the_entries_that_they_would_have_written() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (place, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    let since = {
+        let options = Store::options().durability(Durability::Journal).archive(&archive);
+        let store = options.open(&place).expect("a store");
+        let customers = support::CustomerRepository::open(&store).expect("a table");
+        let write = |change: &dyn Fn(&mut WriteTxn<'_>) -> index_table::Result<()>| {
+            store.transaction(change).expect("a commit");
+        };
+        write(&|txn| (1..=10).try_for_each(|id| customers.insert(txn, &support::customer(id))));
+        std::thread::sleep(Duration::from_millis(5));
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        let now = i128::try_from(now.as_nanos()).expect("nanoseconds");
+        let since = jiff::Timestamp::from_nanosecond(now).expect("a time").to_string();
+        std::thread::sleep(Duration::from_millis(5));
+        write(&|txn| customers.update(txn, 1, |own| own.town = "Rome".into()).map(drop));
+        write(&|txn| customers.update(txn, 3, |own| own.score = 9.0).map(drop));
+        write(&|txn| {
+            customers.delete(txn, 4)?;
+            customers.delete(txn, 5).map(drop)
+        });
+        since
+    };
+    let archive = archive.to_str().expect("text");
+    let commits = |option: &str, spelled: &str| {
+        let rest = [option, spelled, "--archive", archive, "--since", &since];
+        json_of(&["whatif"], &place, &rest)["commits"].clone()
+    };
+    assert_eq!(
+        commits("--index", "customers(town)"),
+        json!({ "commits": 3, "rows": 4, "entries": 4, "most": 2 })
+    );
+    assert_eq!(
+        commits("--index", "customers(town) include score"),
+        json!({ "commits": 3, "rows": 4, "entries": 5, "most": 2 })
+    );
+    let crossing = commits("--shard-key", "customers(town)");
+    assert_eq!((&crossing["commits"], &crossing["crossing"]), (&json!(3), &json!(2)));
+    let shard_key = ["--shard-key", "customers(town)", "--archive", archive, "--since", &since];
+    let text = text_of(&["whatif"], &place, &shard_key);
+    assert!(
+        text.ends_with(
+            "3 commits wrote 4 rows; 2 of them (66.7 %) wrote rows of several shard keys\n"
+        ),
+        "{text}"
+    );
+    let error =
+        fails(2, &["whatif"], &place, &["--index", "customers(town)", "--archive", archive]);
+    assert!(error.contains("--since"), "{error}");
 }

@@ -18,3 +18,4 @@ pub(crate) mod table_rows;
 pub(crate) mod upkeep;
 pub(crate) mod usage;
 pub(crate) mod whatif;
+pub(crate) mod writes;

@@ -19,6 +19,8 @@ use crate::{
     value,
 };
 
+use super::writes::{Target, refused};
+
 /// A row by its primary key.
 #[derive(Debug, Args)]
 pub(crate) struct Key<D: Args> {
@@ -51,10 +53,10 @@ impl Key<Dir> {
 impl Key<Written> {
     pub(crate) fn delete(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_write(out, &self.dir)?;
-        let table = find(declared, &self.table)?.open(&opened.store)?;
-        let untyped = table.untyped();
-        let primary_key = self.encoded(&untyped.primary_key())?;
-        if !opened.store.transaction(|txn| untyped.delete(txn, &primary_key))? {
+        let Target { table, .. } = &Target::open(&opened, declared, &self.table)?;
+        let primary_key = self.encoded(&table.untyped().primary_key())?;
+        let deleted = opened.store.transaction(|txn| table.delete_encoded(txn, &primary_key));
+        if !deleted.map_err(refused)? {
             return Err(self.missing());
         }
         Ok(out.put(&json!({ "deleted": 1 }), |text| writeln!(text, "deleted 1 row"))?)

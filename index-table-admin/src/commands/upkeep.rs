@@ -13,7 +13,7 @@ use clap::Args;
 use index_table::{IndexState, OnDuplicate, Progress, VerifyReport};
 use serde_json::json;
 
-use super::rows::find;
+use super::{rows::find, writes::PlainLoad};
 use crate::{
     cli::{Dir, Written},
     failure::{Code, Failure},
@@ -262,7 +262,7 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let dir = &self.dir;
-        let declared = find(declared, &self.table)?;
+        let declared = declared.iter().find(|table| table.name == self.table);
         let (bytes, total) = (Cell::new(0), self.length()?);
         let mut lines: Box<dyn BufRead + '_> = match &self.file {
             None => Box::new(io::stdin().lock()),
@@ -270,6 +270,15 @@ impl Load {
                 let file = File::open(path).map_err(|error| unreadable(path, &error))?;
                 Box::new(BufReader::new(Counted { file, bytes: &bytes }))
             }
+        };
+        let on_duplicate = match self.on_duplicate {
+            Duplicate::Fail => OnDuplicate::Fail,
+            Duplicate::Skip => OnDuplicate::Skip,
+            Duplicate::Replace => OnDuplicate::Replace,
+        };
+        let Some(declared) = declared else {
+            let report = self.load_plainly(out, &mut *lines, (&bytes, total), on_duplicate)?;
+            return Self::report(out, &report);
         };
         let opened =
             if self.create { Opened::to_create(out, dir)? } else { Opened::to_write(out, dir)? };
@@ -280,11 +289,6 @@ impl Load {
             "all rows were loaded, or none; run the command again"
         };
         on_ctrl_c(out, after, || ());
-        let on_duplicate = match self.on_duplicate {
-            Duplicate::Fail => OnDuplicate::Fail,
-            Duplicate::Skip => OnDuplicate::Skip,
-            Duplicate::Replace => OnDuplicate::Replace,
-        };
         let bar = Bar::new();
         let mut progress = |at: Progress| match (at.total, total) {
             // The number of rows in the file is unknown, and the number of its bytes is known.
@@ -294,13 +298,40 @@ impl Load {
         let how = How { on_duplicate, notes_changes: !self.no_changes };
         let report = table.load(&opened.store, &mut *lines, how, &mut progress)?;
         drop(bar);
-        Ok(out.put(&report, |text| {
+        Self::report(out, &report)
+    }
+
+    fn report(out: &Output, report: &Loaded) -> Result<(), Failure> {
+        Ok(out.put(report, |text| {
             let Loaded { read, written, skipped, replaced, .. } = report;
             writeln!(
                 text,
                 "{read} rows read, {written} written, {skipped} skipped, {replaced} replaced"
             )
         })?)
+    }
+
+    /// Loads rows without their type.
+    fn load_plainly(
+        &self,
+        out: &Output,
+        lines: &mut dyn BufRead,
+        (bytes, total): (&Cell<u64>, Option<u64>),
+        on_duplicate: OnDuplicate,
+    ) -> Result<Loaded, Failure> {
+        if self.create || self.no_changes {
+            let option = if self.create { "--create" } else { "--no-changes" };
+            return Err(Failure::arguments(format!(
+                "`{option}` needs the type of the rows: use the command of a program that declares table `{}`",
+                self.table
+            )));
+        }
+        let load = PlainLoad { dir: &self.dir, table: &self.table, on_duplicate };
+        let bar = Bar::new();
+        load.run(out, lines, &mut |rows| match total {
+            Some(total) => bar.count("bytes", bytes.get(), Some(total)),
+            None => bar.count("rows", rows, None),
+        })
     }
 }
 
@@ -317,7 +348,7 @@ impl Load {
     }
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Failure {
     let message = format!("`{}` can't be read: {error}", path.display());
     match error.kind() {
         io::ErrorKind::NotFound => Failure::not_found(message),

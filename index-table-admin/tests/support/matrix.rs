@@ -116,6 +116,7 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("find", "STORE TABLE INDEX VALUE", Uses::Rows, "ROW"),
     ("find", "STORE TABLE INDEX --count", Uses::Rows, ""),
     ("dump", "STORE TABLE", Uses::Rows, "ROW"),
+    ("put", "STORE TABLE LINES", Uses::Write, "written"),
     ("load", "STORE TABLE LINES --on-duplicate skip", Uses::Write, "written"),
     ("delete", "STORE TABLE VICTIM", Uses::Write, "deleted"),
     ("verify", "STORE", Uses::Rows, "TABLE"),
@@ -132,6 +133,9 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("resume-move", "STORE MOVE", Uses::Resumes, "rows"),
     ("cancel-move", "STORE MOVE", Uses::Cancels, "cancelled"),
 ];
+
+/// The commands that are run with the types, though they need none: tables have keys that only the types compute.
+const WITH_TYPES: &[&str] = &["put", "load", "delete"];
 
 /// A store, and the words for the arguments.
 pub(crate) struct Situation {
@@ -402,7 +406,8 @@ pub(crate) fn run_each(
                 store = own.join("store");
                 super::process::copy(&situation.place, &store);
             }
-            let program = if of_any.contains(*command) { &any } else { &situation.typed };
+            let is_of_any = of_any.contains(*command) && !WITH_TYPES.contains(command);
+            let program = if is_of_any { &any } else { &situation.typed };
             let call = Call {
                 situation,
                 name: command,

@@ -19,7 +19,6 @@ use crate::{
     placement::shards::{ShardRecord, place_of},
     store::{OpenTable, ReadTxn, Store, WriteTxn, engine_of},
     upkeep::{
-        cascade,
         changes::{self, ChangeConsumer},
         expiry::{self, Expired, Pass},
         moves::Move,
@@ -27,11 +26,7 @@ use crate::{
         verify::{Repair, Verify, VerifyReport},
     },
     usage::{Latency, Progress},
-    write::{
-        Scratch,
-        queue::{self, Lag},
-        rows::{self, Cascading},
-    },
+    write::queue::{self, Lag},
 };
 
 /// All tables of a store, opened from its catalog. From [`Store::open_recorded`].
@@ -404,21 +399,6 @@ impl UntypedTable {
         txn.fact(&self.open, primary_key)
     }
 
-    /// Deletes the row with this encoded primary key. Returns false if there is none.
-    ///
-    /// # Errors
-    ///
-    /// The errors of the repository's `delete`; [`Error::NotOffered`] for a table without its struct.
-    pub fn delete(&self, txn: &mut WriteTxn<'_>, primary_key: &[u8]) -> Result<bool> {
-        if !self.open.rows.has_rows() {
-            return Err(Error::NotOffered { what: "writing a table without its struct" });
-        }
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
-        let row = (primary_key, Cascading::No);
-        let deleted = rows::delete(&self.open.rows, &mut writer, row, old, written)?;
-        cascade::finish(txn, &self.open, primary_key, deleted)
-    }
-
     /// Returns the consumers of the table's change stream, in the order of their names; none without a change stream.
     ///
     /// # Errors
@@ -463,6 +443,11 @@ impl UntypedTable {
     /// The errors of the repository's `expire`.
     pub fn expire(&self, store: &Store, now: SystemTime, limit: u64) -> Result<Expired> {
         expiry::expire(store, &self.open, now, limit, &mut Pass::default())
+    }
+
+    #[cfg(feature = "json")]
+    pub(super) const fn of(open: Arc<OpenTable>) -> Self {
+        Self { open }
     }
 
     pub(super) const fn open_table(&self) -> &Arc<OpenTable> {

@@ -1,4 +1,10 @@
+#[cfg(feature = "json")]
+mod recorded;
+
 use std::ops::Range;
+
+#[cfg(feature = "json")]
+pub(crate) use recorded::hashed as recorded_hashes;
 
 use crate::model::{
     aggregate::{Summand, WHOLE_TABLE, push_summand},

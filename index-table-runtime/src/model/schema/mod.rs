@@ -3,6 +3,8 @@
 mod added;
 mod aggregate;
 mod catalog;
+#[cfg(feature = "json")]
+mod computable;
 mod lacking;
 mod parts;
 mod recorded;
@@ -21,7 +23,7 @@ pub(crate) use catalog::{
     AGGREGATE, CHANGES, Comparison, IndexRecord, KeyFieldRecord, REFERENCE, StrategyRecord,
     TableRecord,
 };
-pub(crate) use lacking::{inside, lacking};
+pub(crate) use lacking::lacking;
 pub(crate) use parts::Parts;
 pub(crate) use relied::Unmaintained;
 pub(crate) use renamed::{QUEUE, Renaming, both_exist, needs_catalog, renamed_to};

@@ -491,14 +491,18 @@ impl<'s> WriteTxn<'s> {
 /// Checks that this process maintains everything on which the table's record relies. Another process may have opened the table with
 /// another declaration.
 fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
-    // One process writes a sharded store.
-    if table.tables.several().is_some() {
+    let is_sharded = table.tables.several().is_some();
+    // One process writes a sharded store. It may have opened the table with its struct since it was opened without.
+    if is_sharded && table.rows.has_rows() {
         return Ok(());
     }
     let reader = writer.reader();
     let record = reader.record("")?.ok_or_else(|| table.declared_otherwise())?;
     if record != table.record {
         table.refuse_unmaintained(reader, record)?;
+    }
+    if is_sharded {
+        return Ok(());
     }
     if let Some(record) = reader.record(LISTS)? {
         table.rows.lists.see(record)?;

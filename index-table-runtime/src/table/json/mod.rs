@@ -5,6 +5,7 @@
 
 mod index;
 mod rows;
+mod write;
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 

@@ -13,6 +13,7 @@ use super::{
     records::{Archived, Records, sections},
     restore_shards::{ManagerEntries, Parts, begins_with_manager},
     target::{bases, ended},
+    watched::WatchedRows,
 };
 use crate::{
     engine::lmdb::{
@@ -472,13 +473,15 @@ impl Archive {
         Ok(())
     }
 
-    /// Applies the records after a base to its copy, which no process has open. Returns the number of the last commit.
+    /// Applies the records after a base to its copy, which no process has open. Returns the number of the last commit. The commits are
+    /// `watched` before they are applied.
     pub(crate) fn apply(
         &self,
         base: &Base,
         until: &Until,
         to: &Path,
         applied: &mut dyn FnMut(u64),
+        mut watched: Option<WatchedRows<'_>>,
     ) -> Result<u64> {
         let end = self.growth(base)?.map_or(u64::MAX, |growth| growth.segment);
         let env = open(to, base).map_err(|error| self.failed(error, to))?;
@@ -489,6 +492,9 @@ impl Archive {
                 return Ok(Step::End);
             }
             if record.commit > base.commit {
+                if let Some(watched) = &mut watched {
+                    watched.see(&self.directory, &env, walked)?;
+                }
                 let outcome = apply_one(&env, file, head, record);
                 outcome.map_err(|failure| not_applied(&self.directory, failure, path, to))?;
                 last = record.commit;
@@ -567,7 +573,7 @@ impl Archive {
         damaged(&self.directory, format!("{name} is damaged at byte {offset}"))
     }
 
-    fn failed(&self, failure: Failure, path: &Path) -> Error {
+    pub(super) fn failed(&self, failure: Failure, path: &Path) -> Error {
         failed(&self.directory, failure, path)
     }
 }
