@@ -11,7 +11,7 @@ use axum::{
     body::{Body, to_bytes},
     http::{Request, Response, StatusCode, header},
 };
-use index_table::{IndexTable, Store};
+use index_table::{Error, IndexTable, Store};
 use process::text_of;
 use serde::{Deserialize, Serialize};
 use support::{
@@ -403,4 +403,27 @@ async fn the_picture_of_the_schema_has_references() {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
+}
+
+#[test]
+fn pages_of_rows_without_their_type_stop_at_a_damaged_row_with_its_key() {
+    let dir = plain(9);
+    damage(dir.path());
+    let store = Store::open(dir.path()).expect("a store");
+    let (table, txn) =
+        (store.table("customers").expect("a table"), store.read().expect("a transaction"));
+    let first = table.rows(&txn).page(6).expect("rows before the damaged one");
+    let next = first.next.expect("a cursor");
+    assert_eq!(first.items.len(), 6);
+    for size in [1, 3] {
+        let error = table.rows(&txn).after(&next).page(size).expect_err("a damaged row");
+        let Error::Corrupt { table, index: None, key, .. } = &error else { panic!("{error:?}") };
+        assert_eq!((*table, key.as_str()), ("customers", "7"), "{error}");
+    }
+    let last = table.rows(&txn).rev().page(2).expect("rows after the damaged one");
+    assert_eq!(last.items.len(), 2);
+    table.rows(&txn).rev().after(&last.next.expect("a cursor")).page(1).expect_err("the row 7");
+    // An iterator has the rows before it, and ends.
+    let rows: Vec<_> = table.rows(&txn).collect();
+    assert!(rows.len() == 7 && rows[6].is_err() && rows[..6].iter().all(Result::is_ok));
 }

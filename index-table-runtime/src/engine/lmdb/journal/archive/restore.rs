@@ -15,15 +15,19 @@ use super::{
     target::{bases, ended},
 };
 use crate::{
-    engine::lmdb::{
-        journal::{
-            frame::Place,
-            recovery::grow,
-            replay::{self, Drops, Failure},
-            tail::{Fault, Source as _},
+    engine::{
+        files,
+        lmdb::{
+            journal::{
+                frame::Place,
+                recovery::grow,
+                replay::{self, Drops, Failure},
+                tail::{Fault, Source as _},
+            },
+            names::{Env, FILE, LOCK_FILE},
+            pages::Meta,
+            process::is_eio,
         },
-        names::{Env, FILE, LOCK_FILE},
-        pages::Meta,
     },
     model::error::{Error, Result},
 };
@@ -464,7 +468,7 @@ impl Archive {
             }
             if record.commit > base.commit {
                 let outcome = apply_one(&env, file, head, record);
-                outcome.map_err(|failure| self.failed(failure, path))?;
+                outcome.map_err(|failure| not_applied(&self.directory, failure, path, to))?;
                 last = record.commit;
             }
             Ok(Step::Next)
@@ -557,6 +561,18 @@ pub(in crate::engine::lmdb) fn failed(archive: &Path, failure: Failure, path: &P
     }
 }
 
+/// Returns the error of a record of this segment that could not be applied to the restored store in a directory. LMDB reports an
+/// incomplete write as EIO, and its usual cause is a full disk.
+pub(super) fn not_applied(archive: &Path, failure: Failure, segment: &Path, store: &Path) -> Error {
+    match failure {
+        Failure::Lmdb(heed::Error::Io(source)) => {
+            let no_room = if is_eio(&source) { files::lack_of_room(store) } else { None };
+            Error::io(store, no_room.unwrap_or(source))
+        }
+        failure => failed(archive, failure, segment),
+    }
+}
+
 /// Returns a time in milliseconds since 1970, for an error.
 pub(super) const fn milliseconds(time: u64) -> u64 {
     nanoseconds_of(time) / 1_000_000
@@ -570,7 +586,7 @@ pub(super) fn damaged(directory: &Path, reason: impl Into<String>) -> Error {
 pub(super) fn closed(env: Env, directory: &Path, archive: &Path, is_complete: bool) -> Result<()> {
     let synced = if is_complete { env.force_sync() } else { Ok(()) };
     env.close();
-    synced.map_err(|error| failed(archive, error.into(), directory))?;
+    synced.map_err(|error| not_applied(archive, error.into(), directory, directory))?;
     let removed = fs::remove_file(directory.join(LOCK_FILE));
     removed.map_err(|source| Error::io(directory, source))
 }

@@ -14,7 +14,9 @@ use heed::MdbError;
 use super::{
     format::{self, Base, Head, MANAGER, MANAGER_FILE},
     records::{Archived, Records, sections},
-    restore::{Archive, Step, Until, Walked, closed, damaged, failed, milliseconds, open},
+    restore::{
+        Archive, Step, Until, Walked, closed, damaged, failed, milliseconds, not_applied, open,
+    },
 };
 use crate::{
     engine::lmdb::{
@@ -500,6 +502,8 @@ impl Restoring<'_> {
                     "shard number {shard} was changed without the archive, and its next base is not complete"
                 )));
             }
+            let archive = &self.archive.directory;
+            let failed = |failure| not_applied(archive, failure, path, env.path());
             loop {
                 match apply_sections_of(env, shard, (file, head, record), Drops::Remove) {
                     Err(Failure::Lmdb(heed::Error::Mdb(MdbError::MapFull)))
