@@ -63,8 +63,8 @@ static CATALOG: LazyLock<Vec<u8>> = LazyLock::new(|| {
     rows.catalog()
 });
 
-/// The limit of arrays and objects inside of each other: rows have 256, and the exact form writes an object for some values.
-const DEPTH: usize = 512;
+/// The limit of arrays and objects inside of each other: rows have 256, and the exact form of a map has three for one.
+const DEPTH: usize = 4 * 256;
 
 /// Returns the largest number of arrays and objects inside of each other.
 fn depth(json: &str) -> usize {
