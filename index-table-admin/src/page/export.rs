@@ -57,13 +57,13 @@ impl Export {
             return refusal(StatusCode::SERVICE_UNAVAILABLE, message, up);
         };
         let (chunks, body) = mpsc::channel(CHUNKS);
-        let (begin, begun) = oneshot::channel();
+        let (begin, head) = oneshot::channel();
         let export = move || {
             let _turn = turn;
             self.run(&page, begin, &chunks);
         };
         drop(tokio::task::spawn_blocking(export));
-        match begun.await {
+        match head.await {
             Ok(Ok((content_type, name))) => {
                 let headers = [
                     (header::CONTENT_TYPE, HeaderValue::from_static(content_type)),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use index_table::__private::admin::UntypedTable;
 use maud::{Markup, html};
 
 use super::{
@@ -32,7 +33,7 @@ pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
     let schema = page.store.recorded_schema()?;
     let all = entities(&schema);
     let view = View { title: "Schema", up: "", above: Vec::new(), is_live: false };
-    let open: Vec<_> = page.store.untyped_tables().iter().map(|table| table.name()).collect();
+    let open: Vec<_> = page.store.untyped_tables().iter().map(UntypedTable::name).collect();
     let body = html! {
         @if all.is_empty() { p.empty { "The store has no tables." } }
         @else {
