@@ -11,7 +11,8 @@
 //! index-table --json sizes data/shop
 //! ```
 //!
-//! A service mounts the page of its own store, with [`router`] or [`router_with_rows`]. A program with its own types uses [`main`].
+//! A service mounts the page of its own store, with [`router`], [`router_with_rows`] or
+//! [`router_with_all_rows`]. A program with its own types uses [`main`].
 //!
 //! # Exit codes
 //!
@@ -38,13 +39,16 @@
 mod cli;
 mod commands;
 mod crash;
+mod diagram;
 mod failure;
+mod forms;
 mod interrupt;
 mod lines;
 mod names;
 mod open;
 mod output;
 mod page;
+mod part;
 mod progress;
 mod server;
 mod typed;
@@ -52,7 +56,7 @@ mod value;
 
 use std::process::ExitCode;
 
-pub use page::{router, router_with_rows};
+pub use page::{router, router_with_all_rows, router_with_rows};
 pub use typed::{Row, Tables};
 
 /// Runs the command `index-table` with the arguments of the process, and returns its exit code.

@@ -1,7 +1,7 @@
 //! The differences between the rows of two stores.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
     process,
@@ -72,6 +72,7 @@ impl Diff {
             ));
         }
         if archives > 0 {
+            remove_left(&self.temp());
             self.clean_on_ctrl_c(out);
         }
         let (first, second) = (self.open(out, &self.first, 0)?, self.open(out, &self.second, 1)?);
@@ -156,16 +157,19 @@ impl Diff {
         let copies = [0, 1].map(|number| self.copy_of(number));
         on_ctrl_c(out, "the restored archive was removed; run the command again", move || {
             for copy in copies {
-                remove_partial(&copy);
-                let _ = fs::remove_dir_all(copy);
+                remove(&copy);
+                let _ = fs::remove_file(lock_of(&copy));
             }
         });
     }
 
     /// Returns the directory in which the first or the second archive is restored.
     fn copy_of(&self, number: usize) -> PathBuf {
-        let temp = self.temp.clone().unwrap_or_else(std::env::temp_dir);
-        temp.join(format!("index-table-diff-{}-{number}", process::id()))
+        self.temp().join(format!("{NAME}{}-{number}", process::id()))
+    }
+
+    fn temp(&self) -> PathBuf {
+        self.temp.clone().unwrap_or_else(std::env::temp_dir)
     }
 
     /// Opens the first or the second store, or an archive in a copy.
@@ -178,9 +182,9 @@ impl Diff {
             }
             return Ok(Compared { opened, _copy: None });
         }
-        let copy = Copy(self.copy_of(number));
-        self.moment.restore(place, &copy.0)?;
-        Ok(Compared { opened: Opened::to_read(out, &copy.0)?, _copy: Some(copy) })
+        let copy = Copy::new(self.copy_of(number))?;
+        self.moment.restore(place, &copy.place)?;
+        Ok(Compared { opened: Opened::to_read(out, &copy.place)?, _copy: Some(copy) })
     }
 }
 
@@ -190,14 +194,60 @@ struct Compared {
     _copy: Option<Copy>,
 }
 
-/// A restored archive, which is removed.
-struct Copy(PathBuf);
+/// The start of the names of restored archives.
+const NAME: &str = "index-table-diff-";
+
+/// A restored archive, which is removed. While this process runs, it holds the lock of a file beside it.
+struct Copy {
+    place: PathBuf,
+    _lock: File,
+}
+
+impl Copy {
+    fn new(place: PathBuf) -> Result<Self, Failure> {
+        let lock = lock_of(&place);
+        let failed = |error: io::Error| {
+            Failure::other(format!("`{}` can't be created and locked: {error}", lock.display()))
+        };
+        let file = File::create_new(&lock).map_err(failed)?;
+        file.lock().map_err(failed)?;
+        // Another comparison can have taken it for a file that is left.
+        fs::metadata(&lock).map_err(failed)?;
+        Ok(Self { place, _lock: file })
+    }
+}
 
 impl Drop for Copy {
     fn drop(&mut self) {
         // The directory of temporary files may be cleaned by the system.
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.place);
+        let _ = fs::remove_file(lock_of(&self.place));
     }
+}
+
+fn lock_of(copy: &Path) -> PathBuf {
+    copy.with_extension("lock")
+}
+
+/// Removes the restored archives of comparisons that were killed: those whose lock no process holds.
+fn remove_left(temp: &Path) {
+    for entry in fs::read_dir(temp).into_iter().flatten().flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let is_lock = name.to_string_lossy().starts_with(NAME)
+            && path.extension().is_some_and(|it| it == "lock")
+            && entry.file_type().is_ok_and(|it| it.is_file());
+        let is_left = |file: &File| file.try_lock().is_ok();
+        if is_lock && let Some(_lock) = File::open(&path).ok().filter(is_left) {
+            remove(&path.with_extension(""));
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes a restored archive, complete or not.
+fn remove(copy: &Path) {
+    remove_partial(copy);
+    let _ = fs::remove_dir_all(copy);
 }
 
 impl Counts {

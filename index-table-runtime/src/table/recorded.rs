@@ -327,6 +327,16 @@ impl UntypedTable {
         super::json::append(&self.open, entry.primary_key, entry.data, out)
     }
 
+    /// Returns the version of a row, and the position of its list in [`Store::row_lists`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]
+    pub fn list_of(&self, entry: &UntypedEntry<'_>) -> Result<(u32, u32)> {
+        row::list(entry.data)
+            .map_err(|error| self.open.corrupt(Source::Facts, entry.primary_key, error))
+    }
+
     /// Returns the fields of the primary key.
     #[must_use]
     pub fn primary_key(&self) -> Vec<UntypedField> {
