@@ -16,7 +16,7 @@
 //! Without the struct, the entries are exactly those of the struct because of what is refused:
 //!
 //! - A key with a field whose recorded type is not known: see [`uncomputable`](crate::model::schema::TableSchema::uncomputable).
-//!   `computed`, `filter` and sums of decimals need the struct, too.
+//!   `computed`, `filter` and aggregates need the struct, too.
 //! - A reference, since its checks need the other table as the struct declares it. A row can't be deleted if other tables refer to
 //!   rows of its table, unless the engine knows these references (on a server).
 //! - A stored row of an older version, or of a list without a field of a key: it has a default that only the struct has.
@@ -445,5 +445,30 @@ impl LoadRow for JsonRow<'_> {
     fn load(&self, new: &mut Image, tried: &mut Image) -> Result<()> {
         let made = self.load_row(new)?;
         self.load_entries(new, tried, made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_another_release;
+    use crate::model::key::DecodeError;
+
+    #[test]
+    fn damage_is_not_taken_for_a_row_of_another_release() {
+        for error in [
+            DecodeError::Missing("stars"),
+            DecodeError::Value("the value of `stars` is not one of its recorded type"),
+            DecodeError::Version { found: 1, expected: 2 },
+        ] {
+            assert!(is_of_another_release(&error.to_string()), "{error}");
+        }
+        for error in [
+            DecodeError::Short,
+            DecodeError::Long,
+            DecodeError::Value("the row contains another primary key"),
+            DecodeError::Version { found: 3, expected: 2 },
+        ] {
+            assert!(!is_of_another_release(&error.to_string()), "{error}");
+        }
     }
 }
