@@ -470,6 +470,7 @@ macro_rules! refused {
 }
 
 #[test]
+#[allow(clippy::items_after_statements, reason = "a struct stands beside its case")]
 #[allow(clippy::too_many_lines, reason = "one case after another")]
 fn what_only_the_struct_computes_is_refused_with_its_name() -> TestResult {
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, IndexKey)]

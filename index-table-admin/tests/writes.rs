@@ -156,9 +156,9 @@ fn rows_and_dump_are_loaded_as_the_same_rows() {
         assert_eq!((loaded.0, loaded.1), (0, report), "{}", loaded.2);
         assert_eq!(text_of(&[command], dir.path(), &[table]), lines);
         if table == "orders" {
-            verify_orders(dir.path())
+            verify_orders(dir.path());
         } else {
-            verify(dir.path())
+            verify(dir.path());
         }
         let replaced =
             with_input(&lines, &["load"], dir.path(), &[table, "--on-duplicate", "replace"]);
