@@ -13,8 +13,7 @@ use std::{
 use index_table::{
     __private::admin::UntypedRange, ChangeKind, Error, Event, IndexKey, IndexTable, ShardMap, Store,
 };
-use index_table_runtime::json;
-use index_table_runtime::json::JsonTable;
+use index_table_runtime::json::{self, JsonTable};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
