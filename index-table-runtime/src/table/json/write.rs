@@ -202,11 +202,6 @@ fn check(table: &OpenTable, txn: &WriteTxn<'_>) -> Result<()> {
     if let Some(reason) = schema.uncomputable() {
         return Err(not_offered(schema, &reason));
     }
-    if let Some(aggregate) = schema.aggregates.first() {
-        let name = aggregate.name;
-        let reason = format!("aggregate `{name}` has totals that can't be compared with rows");
-        return Err(not_offered(schema, &reason));
-    }
     if matches!(table.rows.distribution, Distribution::Reference) {
         let reason = "each shard has a copy of its rows, which its struct completes";
         return Err(not_offered(schema, reason));
