@@ -81,7 +81,7 @@ pub mod report {
 
     pub use index_table_runtime::{
         AggregateSize, ArchiveLag, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey,
-        CatalogTable, ChangeConsumer, ChangeLag, Drained, Duplicate, FollowerLag, HotKey,
+        CatalogTable, ChangeConsumer, ChangeLag, Drained, Duplicate, Expired, FollowerLag, HotKey,
         IndexSize, LoadReport, LoadedShard, MissingShard, MoveInfo, MoveState, Moved, PlannedMove,
         PlannedShard, RangeInfo, RebalancePlan, ShardAdvice, ShardInfo, ShardStatus, StoreReport,
         TableSize, TransactionResult, Upgraded,

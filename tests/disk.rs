@@ -748,3 +748,38 @@ fn a_new_store_on_a_full_disk_is_opened_when_the_disk_has_room() -> TestResult {
     assert!(failed.iter().all(|failed| *failed > 0), "{failed:?}");
     Ok(())
 }
+
+#[test]
+fn a_restore_onto_a_full_disk_names_the_disk() -> TestResult {
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let archive = dir.path().join("archive");
+    {
+        let options = Store::options().durability(Durability::Journal).archive(&archive);
+        let store = options.open(dir.path().join("store"))?;
+        let blobs = BlobRepository::open(&store)?;
+        insert(&store, &blobs, 0..100)?;
+        while store.archive_lag().is_none_or(|lag| !lag.has_base) {
+            thread::sleep(Duration::from_millis(20));
+        }
+        // The base has few of these rows, and the segments have the others.
+        (1..15).try_for_each(|at| insert(&store, &blobs, at * 100..at * 100 + 100))?;
+    }
+    let to = disk.path().join("restored");
+    fill_disk(disk.path())?;
+    let filler = fs::File::options().write(true).open(disk.path().join("filler"))?;
+    // The room ends in the base, or while records are applied.
+    for _ in 0..12 {
+        let outcome = Store::restore_archive(&archive).run(&to);
+        let Err(Error::DiskFull { path, .. }) = outcome else {
+            return Err(format!("{outcome:?}").into());
+        };
+        assert_eq!(path, to);
+        assert!(!to.exists());
+        filler.set_len(filler.metadata()?.len() - (100 << 10))?;
+    }
+    assert!(disk.mount(&["-o", "remount,size=64m"]));
+    Store::restore_archive(&archive).run(&to)?;
+    let store = Store::open(&to)?;
+    check(&store, &BlobRepository::open(&store)?, 1500)
+}

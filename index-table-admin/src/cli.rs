@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::{
     commands::{
         analyze, copies, diff, dump, keys, moving, overview, readers, rows, schema, serve, shards,
-        status, streams, table_rows, upkeep, usage, whatif,
+        status, streams, table_rows, upkeep, usage, whatif, writes,
     },
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
@@ -103,6 +103,15 @@ pub(crate) enum Command {
     ///
     /// A dump reads one snapshot, whose pages can't be reused until it ends. `--limit` and `--time-limit` bound this time.
     Dump(dump::Dump),
+    /// Add or replace a row, as JSON in the form of `get`. This writes.
+    Put(writes::Row),
+    /// Delete a row. This writes.
+    Delete(rows::Key<Written>),
+    /// Load rows from JSON lines. This writes.
+    ///
+    /// With the types of a program, all rows are loaded, or none. Without them, each batch of up to 1,024 rows is a transaction, and a row
+    /// has all fields of the last rows of its table. A table whose keys only the types can compute is refused.
+    Load(upkeep::Load),
     /// Show how the keys of each index are distributed, with their most common values.
     ///
     /// All entries are read, or a sample.
@@ -205,6 +214,9 @@ impl Command {
             Self::Get(key) => key.get(out, declared),
             Self::Find(find) => find.run(out, declared),
             Self::Dump(dump) => dump.run(out, declared),
+            Self::Put(row) => row.put(out, declared),
+            Self::Delete(key) => key.delete(out, declared),
+            Self::Load(load) => load.run(out, declared),
             Self::Analyze { dir, table, sample } => {
                 analyze::analyze(out, &dir, table.as_deref(), sample)
             }
@@ -253,10 +265,6 @@ struct TypedCli {
 enum TypedCommand {
     #[command(flatten)]
     Any(Command),
-    /// Load rows from JSON lines: all of them, or none. This writes.
-    Load(upkeep::Load),
-    /// Delete a row. This writes.
-    Delete(rows::Key<Written>),
     /// Compare the indexes with the rows.
     Verify(upkeep::Chosen<Dir>),
     /// Correct the entries that differ from the rows. This writes.
@@ -287,8 +295,6 @@ impl TypedCommand {
     fn run(self, out: &Output, tables: &[Declared]) -> Result<(), Failure> {
         match self {
             Self::Any(command) => command.run(out, tables),
-            Self::Load(load) => load.run(out, tables),
-            Self::Delete(key) => key.delete(out, tables),
             Self::Verify(chosen) => chosen.verify(out, tables),
             Self::Repair(chosen) => chosen.repair(out, tables),
             Self::Build(build) => build.run(out, tables),

@@ -1,7 +1,8 @@
-//! Ctrl-C during long work.
+//! Ctrl-C during long work. On Unix, the signal SIGTERM has the same effect.
 
 use std::{
     future::poll_fn,
+    io,
     pin::pin,
     process,
     sync::{
@@ -87,7 +88,21 @@ pub(crate) fn stop_after(out: &Output, time: Duration) {
     let _ = thread::Builder::new().name("time-limit".to_owned()).spawn(watch);
 }
 
-/// Calls `then` in a thread when Ctrl-C is pressed.
+/// Waits for Ctrl-C, or on Unix for the signal SIGTERM.
+async fn ended() -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        let mut terminated = signal::unix::signal(signal::unix::SignalKind::terminate())?;
+        tokio::select! {
+            outcome = signal::ctrl_c() => outcome,
+            _ = terminated.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    signal::ctrl_c().await
+}
+
+/// Calls `then` in a thread when Ctrl-C is pressed, or on Unix at the signal SIGTERM.
 fn at_ctrl_c(then: impl FnOnce() + Send + 'static) {
     let (installed, wait) = mpsc::channel::<()>();
     let watch = move || {
@@ -95,13 +110,13 @@ fn at_ctrl_c(then: impl FnOnce() + Send + 'static) {
             return;
         };
         let outcome = runtime.block_on(async {
-            let mut ctrl_c = pin!(signal::ctrl_c());
-            // The first poll installs the handler.
-            let first = poll_fn(|context| Poll::Ready(ctrl_c.as_mut().poll(context))).await;
+            let mut ended = pin!(ended());
+            // The first poll installs the handlers.
+            let first = poll_fn(|context| Poll::Ready(ended.as_mut().poll(context))).await;
             drop(installed);
             match first {
                 Poll::Ready(outcome) => outcome,
-                Poll::Pending => ctrl_c.await,
+                Poll::Pending => ended.await,
             }
         });
         if outcome.is_ok() {

@@ -11,7 +11,8 @@
 //! index-table --json sizes data/shop
 //! ```
 //!
-//! A service mounts the page of its own store, with [`router`] or [`router_with_rows`]. A program with its own types uses [`main`].
+//! A service mounts the page of its own store, with [`router`], [`router_with_rows`] or
+//! [`router_with_all_rows`]. A program with its own types uses [`main`].
 //!
 //! # Exit codes
 //!
@@ -38,13 +39,16 @@
 mod cli;
 mod commands;
 mod crash;
+mod diagram;
 mod failure;
+mod forms;
 mod interrupt;
 mod lines;
 mod names;
 mod open;
 mod output;
 mod page;
+mod part;
 mod progress;
 mod server;
 mod typed;
@@ -52,7 +56,7 @@ mod value;
 
 use std::process::ExitCode;
 
-pub use page::{router, router_with_rows};
+pub use page::{router, router_with_all_rows, router_with_rows};
 pub use typed::{Row, Tables};
 
 /// Runs the command `index-table` with the arguments of the process, and returns its exit code.
@@ -71,8 +75,8 @@ pub fn main_for_any_store() -> ExitCode {
     cli::run()
 }
 
-/// Runs a command with the types of a program's rows: the same tool, with the commands `get`, `find`, `dump`, `load`,
-/// `delete`, `schema`, `verify`, `repair`, `build`, `upgrade`, `expire`, `add-shard`, `move`, `move-table`, `split`, `rebalance`,
+/// Runs a command with the types of a program's rows: the same tool, in which the commands `get`, `find`, `rows`, `dump`,
+/// `put`, `delete`, `load` and `schema` use these types, with the commands `verify`, `repair`, `build`, `upgrade`, `expire`, `add-shard`, `move`, `move-table`, `split`, `rebalance`,
 /// `resume-move` and `cancel-move`. Returns the exit code.
 ///
 /// On Unix, this installs handlers of the signals SIGABRT, SIGBUS and SIGSEGV, with which LMDB ends a process that reads a

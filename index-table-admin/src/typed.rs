@@ -8,7 +8,7 @@ use index_table::{
         admin::{UntypedEntry, UntypedTable},
     },
     Error, OnDuplicate, Progress, ReadTxn, Store, VerifyReport, WriteTxn, json,
-    report::BuildReport,
+    report::{BuildReport, Expired},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -217,8 +217,8 @@ pub(crate) trait Typed: Send + Sync {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<UpgradedTable, Failure>;
 
-    /// Deletes expired rows, and returns their number.
-    fn expire(&self, store: &Store, limit: u64) -> Result<u64, Failure>;
+    /// Deletes expired rows.
+    fn expire(&self, store: &Store, limit: u64) -> Result<Expired, Failure>;
 }
 
 struct Opened<R> {
@@ -305,7 +305,7 @@ impl<R: Row> Typed for Opened<R> {
         })
     }
 
-    fn expire(&self, store: &Store, limit: u64) -> Result<u64, Failure> {
+    fn expire(&self, store: &Store, limit: u64) -> Result<Expired, Failure> {
         Ok(self.table.untyped().expire(store, SystemTime::now(), limit)?)
     }
 }

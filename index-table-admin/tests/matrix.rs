@@ -17,7 +17,10 @@ use std::{
 use index_table::{Durability, Error, Store};
 use matrix::{Done, Expected, FailsWith, Situation, Uses, run, run_each};
 use process::{copy, example, json_of, lose_rows};
-use support::{CustomerRepository, OrderRepository, customer, order_row, plain, sharded};
+use support::{
+    Customer, CustomerRepository, Order, OrderRepository, PostalCode, customer, order_row, plain,
+    sharded,
+};
 use tempfile::TempDir;
 
 const NO_SHARDS: Expected = FailsWith(3, "the store has no shards");
@@ -50,6 +53,7 @@ fn customers(place: &Path) -> Situation {
         .word("OTHER-VICTIM", "3")
         .word("ROW", "1@example.com")
         .word("NEW-INDEX", "customers(score)")
+        .schema(&index_table::schema::<Customer>())
         .line(&row)
 }
 
@@ -65,6 +69,7 @@ fn orders(place: &Path) -> Situation {
         .word("OTHER-VICTIM", "7 3")
         .word("ROW", "n1")
         .word("NEW-INDEX", "orders(total, code)")
+        .schema(&index_table::schema::<(Order, PostalCode)>())
         .line(&row)
 }
 
@@ -80,12 +85,19 @@ fn all_commands_work_on_the_films() {
         .word("TABLE", "films")
         .word("INDEX", "cast_year")
         .word("NEW-INDEX", "films(each(genres), title)")
+        .schema(
+            &Store::options()
+                .read_only(true)
+                .open(&store)
+                .and_then(|it| it.recorded_schema())
+                .expect("a schema"),
+        )
         .word("VALUE", "Charlie Chaplin")
         .words("KEY", &["City Lights", "1931"])
         .words("VICTIM", &["The General", "1926"])
         .words("OTHER-VICTIM", &["Modern Times", "1936"])
         .word("ROW", "Virginia Cherrill")
-        .line(r#"{"title":"A Film","year":2025}"#);
+        .line(r#"{"title":"A Film","year":2025,"cast":[],"genres":[]}"#);
     run("the films", &films, on_a_plain_store);
 }
 
@@ -189,6 +201,7 @@ fn all_commands_report_a_damaged_file() {
         | "dump STORE TABLE"
         | "diff STORE STORE"
         | "whatif STORE --index NEW-INDEX"
+        | "put STORE TABLE LINES"
         | "load STORE TABLE LINES --on-duplicate skip"
         | "delete STORE TABLE VICTIM"
         | "verify STORE"

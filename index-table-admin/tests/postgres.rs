@@ -12,11 +12,12 @@ use std::{
     process::id,
 };
 
-use index_table::{__private::run_sql, Store};
+use index_table::{__private::run_sql, Store, report::StoreSchema};
 use process::{
     fails, json_lines, json_of, text_of, typed, typed_fails, typed_input, typed_json, typed_text,
 };
-use support::{CustomerRepository, customer};
+use serde_json::{Value, json};
+use support::{Customer, CustomerRepository, customer};
 
 /// A schema with customers, which is removed at the end.
 struct Schema {
@@ -69,6 +70,35 @@ fn a_server_is_compared_with_files() {
     assert_eq!(equal, "table `customers`: equal, 30 rows\n");
     let document = json_of(&["schema"], &schema.place(), &[]);
     assert_eq!(document["tables"][0]["stored"]["rows"], 30);
+}
+
+#[test]
+fn declarations_are_checked_against_a_server() {
+    let Some(schema) = Schema::new("check", 30) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("declared.json");
+    let check = |declared: &StoreSchema| {
+        let text = serde_json::to_string(declared).expect("JSON");
+        std::fs::write(&file, text).expect("a file");
+        let mut command = process::admin();
+        command.args(["--json", "schema"]).arg(schema.place()).arg("--check").arg(&file);
+        let output = command.arg("--rows").output().expect("a process");
+        let changes: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (output.status.code(), changes["tables"][0].clone())
+    };
+    let (code, same) = check(&index_table::schema::<Customer>());
+    assert_eq!(
+        (code, &same["built"], &same["refused"]),
+        (Some(0), &json!([]), &json!(null)),
+        "{same}"
+    );
+    // Its other fields are lost, and all of its indexes are retired.
+    let (code, other) = check(&index_table::schema::<support::other::Customer>());
+    assert_eq!((code, &other["rows"]), (Some(5), &json!(30)), "{other}");
+    assert_eq!(other["retired"].as_array().map(Vec::len), Some(4), "{other}");
+    // Nothing is written by a comparison.
+    assert_eq!(json_of(&["tables"], &schema.place(), &[])["tables"][0]["rows"], 30);
+    assert_eq!(check(&index_table::schema::<Customer>()).0, Some(0));
 }
 
 #[test]

@@ -374,6 +374,38 @@ fn expired_rows_are_deleted_up_to_the_limit() {
     assert_eq!(typed_text(&["dump"], dir.path(), &["sessions"]).lines().count(), 3);
 }
 
+/// A row that refers to a session.
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "audits")]
+#[index(session)]
+struct Audit {
+    #[primary_key]
+    id: u64,
+    #[references(support::Session)]
+    session: u64,
+}
+
+#[test]
+fn expired_rows_that_can_not_be_deleted_are_reported() {
+    let dir = tempfile::tempdir().expect("a directory");
+    support::sessions(dir.path(), 5, 3);
+    {
+        let store = Store::open(dir.path()).expect("a store");
+        let _sessions = support::SessionRepository::open(&store).expect("a table");
+        let audits = AuditRepository::open(&store).expect("a table");
+        let audit = Audit { id: 1, session: 2 };
+        store.transaction(|txn| audits.insert(txn, &audit)).expect("a commit");
+    }
+    for deleted in [4, 0] {
+        let output = typed("", &["--json", "expire"], dir.path(), &["sessions"]);
+        assert_eq!(output.status.code(), Some(5));
+        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!((&found["deleted"], &found["refused"][0]["rows"]), (&json!(deleted), &json!(1)));
+        let first = found["refused"][0]["first"].as_str().expect("text");
+        assert!(first.contains("`audits`"), "{first}");
+    }
+}
+
 #[test]
 fn the_commands_for_any_store_work_with_types_too() {
     let dir = plain(3);

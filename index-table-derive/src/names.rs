@@ -16,6 +16,17 @@ pub(crate) fn plain(ident: &Ident) -> String {
     ident.unraw().to_string()
 }
 
+/// Returns an identifier with another span. `gen` is a name in the editions before 2024, and the edition of a span can be this
+/// crate's, in which it is a keyword. So it becomes `r#gen`.
+pub(crate) fn with_span(ident: &Ident, span: Span) -> Ident {
+    if ident == "gen" {
+        return Ident::new_raw("gen", span);
+    }
+    let mut ident = ident.clone();
+    ident.set_span(span);
+    ident
+}
+
 /// Returns the default name of a table: `blog_post` for `BlogPost`, `http_server` for `HTTPServer`.
 pub(crate) fn table(row: &Ident) -> String {
     snake_case(&plain(row))

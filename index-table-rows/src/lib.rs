@@ -49,6 +49,7 @@ mod error;
 mod extends;
 mod kind;
 mod learn;
+mod place;
 mod read;
 mod seen;
 mod stored;
@@ -59,6 +60,10 @@ pub use catalog::Catalog;
 pub use collection::{Collection, CollectionField, Sorted};
 pub use describe::{RowField, RowList};
 pub use error::{Error, Reason};
+pub use place::{
+    RecordedEnum, RecordedField, RecordedForm, RecordedKind, RecordedStruct, RecordedVariant,
+    VariantForm,
+};
 pub use read::{Fields, Reader, Row, Unknown, names};
 
 /// The largest number of containers inside of each other: structs, tuples, sequences, maps, `Some` and payloads of

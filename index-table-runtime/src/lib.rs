@@ -70,7 +70,7 @@ pub use upkeep::{
         SchemaField, SchemaIndex, SchemaTable, SchemaVersion, StoreSchema, schema,
     },
     changes::{ChangeConsumer, ChangeLag},
-    expiry::ExpiryWorker,
+    expiry::{Expired, ExpiryWorker},
     moves::{Move, MoveInfo, MoveState, Moved},
     queue::{DeadLetter, DeadLetters, Drained, IndexWorker},
     rebalance::{HotKey, PlannedMove, PlannedShard, Rebalance, RebalancePlan, ShardAdvice},

@@ -1,5 +1,10 @@
 //! Consumers: their positions, batches and commits.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use index_table::{
     ChangeKind::{Inserted, Updated},
     Error, Result, Store,
@@ -194,6 +199,41 @@ fn a_batch_is_superseded_if_the_consumer_was_removed_and_created_again() -> Resu
         let refused = former.commit(&store).expect_err("of the former consumer");
         assert!(matches!(refused, Error::BatchSuperseded { .. }), "{refused:?}");
         assert_eq!(changes.next_batch(10)?.len(), 3);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_consumer_waits_for_changes() -> Result<()> {
+    for store in all_stores()? {
+        let invoices = InvoiceRepository::open(&store)?;
+        let mut changes = invoices.changes(&store, "mailer")?;
+        let begun = Instant::now();
+        assert!(!changes.wait(Duration::from_millis(30))?);
+        assert!(begun.elapsed() >= Duration::from_millis(30));
+        let writer = {
+            let (store, invoices) = (Store::clone(&store), invoices.clone());
+            thread::spawn(move || {
+                thread::sleep(Duration::from_millis(20));
+                store.transaction(|txn| {
+                    (1..=3).try_for_each(|id| invoices.insert(txn, &invoice(id, 1)))
+                })
+            })
+        };
+        assert!(changes.wait(Duration::from_mins(1))?);
+        writer.join().expect("no panic")?;
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        let batch = changes.next_batch(2)?;
+        batch.commit(&store)?;
+        assert!(changes.wait(Duration::ZERO)?, "one change is left");
+        changes.next_batch(2)?.commit(&store)?;
+        assert!(!changes.wait(Duration::ZERO)?);
+        // A write transaction of this thread keeps others from committing.
+        let txn = store.write()?;
+        assert!(changes.wait(Duration::from_mins(1)).is_err());
+        drop(txn);
+        assert!(invoices.remove_change_consumer(&store, "mailer")?);
+        assert!(matches!(changes.wait(Duration::ZERO), Err(Error::NoConsumer { .. })));
     }
     Ok(())
 }

@@ -47,7 +47,8 @@ fn keys_that_are_too_long_change_nothing() -> TestResult {
         if fits {
             assert!(outcome?);
         } else {
-            let Err(Error::KeyTooLong { table: "people", index: Some("town"), key, len }) = outcome
+            let Err(Error::KeyTooLong { table: "people", index: Some("town"), key, len, .. }) =
+                outcome
             else {
                 return Err(format!("{outcome:?}").into());
             };
@@ -142,5 +143,17 @@ fn impossible_options_are_refused_by_open() -> TestResult {
     assert!(source.to_string().contains("remove it"), "{source}");
     std::fs::remove_file(path.join("lock.mdb"))?;
     Store::options().max_readers(1 << 20).max_databases(1 << 16).open(&path)?;
+    Ok(())
+}
+
+#[test]
+fn a_file_is_not_a_directory() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("shop.db");
+    std::fs::write(&path, "")?;
+    for options in [Store::options(), Store::options().read_only(true)] {
+        let error = options.open(&path).map(drop).expect_err("a file").to_string();
+        assert!(error.contains("it is a file, not a directory"), "{error}");
+    }
     Ok(())
 }

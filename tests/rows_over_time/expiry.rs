@@ -10,11 +10,14 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use index_table::{Error, IndexTable, OnDuplicate, Result, Store};
+use index_table::{Error, IndexTable, OnDuplicate, Result, ShardMap, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::stores::{plain_stores, stores};
+use crate::{
+    plain_engines,
+    stores::{plain_stores, stores},
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "sessions", shard_by = hash(id), expires = ends)]
@@ -164,6 +167,231 @@ fn a_row_that_changes_after_it_was_archived_stays() -> Result<()> {
         assert_eq!(sessions.expire(&tried, at(3), 1000)?, 1);
         assert_eq!(ids(&tried, &sessions)?, [0, 1, 4, 5]);
     }
+    Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "audits")]
+#[index(session)]
+struct Audit {
+    #[primary_key]
+    id: u32,
+    #[references(Session)]
+    session: u32,
+}
+
+/// Returns a store in which rows refer to the sessions with these numbers.
+fn refer(
+    store: &Store,
+    last: u32,
+    sessions: &[u32],
+) -> Result<(SessionRepository, AuditRepository)> {
+    let (rows, audits) = (SessionRepository::open(store)?, AuditRepository::open(store)?);
+    insert(store, &rows, last)?;
+    let audit = |session| Audit { id: session, session };
+    store.transaction(|txn| {
+        sessions.iter().try_for_each(|session| audits.insert(txn, &audit(*session)))
+    })?;
+    Ok((rows, audits))
+}
+
+#[test]
+fn referenced_rows_stay_and_the_others_are_deleted() -> Result<()> {
+    for tried in plain_engines()? {
+        // More than a batch of referenced rows is before the others.
+        let referenced: Vec<u32> = (1..=300).chain([500, 601]).collect();
+        let (sessions, audits) = refer(&tried, 700, &referenced)?;
+        let expired = sessions.expire_report(&tried, at(600), 5)?;
+        assert_eq!((expired.deleted, expired.refused), (5, 300));
+        match expired.refusal {
+            Some(Error::Referenced { table: "sessions", by: "audits", key, .. }) => {
+                assert_eq!(key, "1");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(sessions.expire(&tried, at(600), 1000)?, 294);
+        let expired = sessions.expire_report(&tried, at(600), 1000)?;
+        assert_eq!((expired.deleted, expired.refused), (0, 301));
+        assert_eq!(sessions.usage().refused_expiries, 300 + 301 + 301);
+        assert_eq!(ids(&tried, &sessions)?.len(), 1 + 301 + 100);
+        assert!(sessions.verify(&tried.read()?).run()?.is_clean());
+        tried.transaction(|txn| (1..=300).try_for_each(|id| audits.delete(txn, id).map(drop)))?;
+        assert_eq!(sessions.expire(&tried, at(600), 1000)?, 300);
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(expires = ends)]
+struct Lobby {
+    #[primary_key]
+    id: u32,
+    ends: SystemTime,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(lobby)]
+struct Seat {
+    #[primary_key]
+    id: u32,
+    #[references(Lobby, on_delete = "cascade")]
+    lobby: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(seat)]
+struct Ticket {
+    #[primary_key]
+    id: u32,
+    #[references(Seat)]
+    seat: u32,
+}
+
+#[test]
+fn a_refused_cascade_stops_no_other_row() -> Result<()> {
+    for store in plain_engines()? {
+        let (lobbies, seats) = (LobbyRepository::open(&store)?, SeatRepository::open(&store)?);
+        let tickets = TicketRepository::open(&store)?;
+        store.transaction(|txn| {
+            for id in 0..40_u32 {
+                lobbies.insert(txn, &Lobby { id, ends: at(id.into()) })?;
+                seats.insert(txn, &Seat { id, lobby: id })?;
+            }
+            tickets.insert(txn, &Ticket { id: 1, seat: 7 })?;
+            tickets.insert(txn, &Ticket { id: 2, seat: 21 })
+        })?;
+        let expired = lobbies.expire_report(&store, at(100), 1000)?;
+        assert_eq!((expired.deleted, expired.refused), (38, 2));
+        assert!(matches!(&expired.refusal, Some(Error::Referenced { key, .. }) if key == "7"));
+        let txn = store.read()?;
+        assert_eq!(lobbies.all(&txn).keys().collect::<Result<Vec<_>>>()?, [7, 21]);
+        assert_eq!(seats.all(&txn).keys().collect::<Result<Vec<_>>>()?, [7, 21]);
+        assert!(seats.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}
+
+#[test]
+fn referenced_rows_are_not_archived() -> Result<()> {
+    let store = Store::in_memory();
+    let (sessions, _audits) = refer(&store, 9, &[2, 4])?;
+    let archived = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&archived);
+    sessions.archive_expired(move |rows| {
+        into.lock().expect("not poisoned").extend(rows.iter().map(|row| row.id));
+        Ok::<_, Error>(())
+    });
+    let expired = sessions.expire_report(&store, at(5), 100)?;
+    assert_eq!((expired.deleted, expired.refused), (3, 2));
+    assert_eq!(*archived.lock().expect("not poisoned"), [1, 3, 5]);
+    Ok(())
+}
+
+#[test]
+fn a_worker_reports_referenced_rows_and_deletes_the_others() -> Result<()> {
+    let store = Store::in_memory();
+    let (sessions, _audits) = refer(&store, 600, &[1, 300])?;
+    let worker = store.start_expiry_worker()?;
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while worker.deleted() < 598 || worker.error().is_none() {
+        assert!(Instant::now() < deadline, "{worker:?}: {:?}", worker.error());
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(matches!(worker.error(), Some(Error::Referenced { key, .. }) if key == "1"));
+    // The next rounds don't read the referenced rows again.
+    let refused = sessions.usage().refused_expiries;
+    let later = session(601);
+    store.transaction(|txn| sessions.insert(txn, &later))?;
+    while worker.deleted() < 599 {
+        assert!(Instant::now() < deadline, "{worker:?}: {:?}", worker.error());
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert!(worker.error().is_some());
+    assert_eq!((sessions.usage().refused_expiries, refused), (2, 2));
+    Ok(())
+}
+
+/// The first release of [`Lapsing`].
+#[derive(Debug, Serialize, Deserialize, IndexTable)]
+#[table(name = "lapsing", expires = ends, repository = FormerLapsing)]
+struct Former {
+    #[primary_key]
+    id: u32,
+    ends: SystemTime,
+    size: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize, IndexTable)]
+#[table(name = "lapsing", expires = ends, version = 2, previous = Former, changed = [size])]
+struct Lapsing {
+    #[primary_key]
+    id: u32,
+    ends: SystemTime,
+    size: u8,
+}
+
+impl TryFrom<Former> for Lapsing {
+    type Error = std::num::TryFromIntError;
+
+    fn try_from(Former { id, ends, size }: Former) -> Result<Self, Self::Error> {
+        Ok(Self { id, ends, size: size.try_into()? })
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_read_stay_and_the_others_are_deleted() -> Result<()> {
+    for is_archived in [false, true] {
+        let store = Store::in_memory();
+        {
+            let rows = FormerLapsing::open(&store)?;
+            let former = |id: u32| Former { id, ends: at(id.into()), size: u64::from(id) * 100 };
+            store.transaction(|txn| (0..6).try_for_each(|id| rows.insert(txn, &former(id))))?;
+        }
+        let rows = LapsingRepository::open(&store)?;
+        let archived = Arc::new(Mutex::new(Vec::new()));
+        if is_archived {
+            let into = Arc::clone(&archived);
+            rows.archive_expired(move |rows| {
+                into.lock().expect("not poisoned").extend(rows.iter().map(|row| row.id));
+                Ok::<_, Error>(())
+            });
+        }
+        let expired = rows.expire_report(&store, at(4), 100)?;
+        assert_eq!((expired.deleted, expired.refused), (3, 2));
+        let refusal = expired.refusal.expect("an error").to_string();
+        assert!(refusal.contains("`lapsing`") && refusal.contains('3'), "{refusal}");
+        let keys: Vec<u32> = rows.all(&store.read()?).keys().collect::<Result<_>>()?;
+        assert_eq!(keys, [3, 4, 5]);
+        let expected: &[u32] = if is_archived { &[0, 1, 2] } else { &[] };
+        assert_eq!(*archived.lock().expect("not poisoned"), expected);
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_of_the_available_shards_expire() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    {
+        let store = Store::options()
+            .shard("north", "north")
+            .shard("south", "south")
+            .map("sessions", ShardMap::hashed(["north", "south"]))
+            .open(&path)?;
+        insert(&store, &SessionRepository::open(&store)?, 40)?;
+    }
+    let store = Store::options().only(["north"]).open(&path)?;
+    let sessions = SessionRepository::open(&store)?;
+    let expired = sessions.expire_report(&store, at(30), 1000)?;
+    assert!((1..30).contains(&expired.deleted), "{expired:?}");
+    assert_eq!((expired.refused, expired.missing.len()), (0, 1));
+    assert_eq!(expired.missing[0].name, "south");
+    assert_eq!(sessions.expire(&store, at(30), 1000)?, 0);
+    drop((store, sessions));
+    let store = Store::open(&path)?;
+    let sessions = SessionRepository::open(&store)?;
+    assert_eq!(sessions.expire(&store, at(30), 1000)?, 30 - expired.deleted);
+    assert!(sessions.verify(&store.read()?).run()?.is_clean());
     Ok(())
 }
 

@@ -252,7 +252,7 @@ fn commit(text: &str) -> Result<CommitNumber, Failure> {
     })
 }
 
-fn time(text: &str) -> Result<SystemTime, Failure> {
+pub(super) fn time(text: &str) -> Result<SystemTime, Failure> {
     let wrong = || {
         Failure::arguments(format!("`{text}` is not a time in UTC such as `2024-02-29T12:30:00Z`"))
     };

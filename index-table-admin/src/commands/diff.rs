@@ -1,10 +1,8 @@
 //! The differences between the rows of two stores.
 
 use std::{
-    fs,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
-    process,
 };
 
 use clap::Args;
@@ -14,13 +12,13 @@ use index_table::__private::admin::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    copies::{Moment, is_archive, remove_partial},
+    copies::{Moment, is_archive},
     keys,
+    restored::{Copies, Copy},
 };
 use crate::{
     cli::unless_closed,
     failure::{Code, Failure},
-    interrupt::on_ctrl_c,
     names::unknown,
     open::Opened,
     output::Output,
@@ -71,10 +69,9 @@ impl Diff {
                 "neither A nor B is an archive; leave out `--until`, `--until-commit` and `--until-end`",
             ));
         }
-        if archives > 0 {
-            self.clean_on_ctrl_c(out);
-        }
-        let (first, second) = (self.open(out, &self.first, 0)?, self.open(out, &self.second, 1)?);
+        let copies = (archives > 0).then(|| Copies::begin(out, self.temp.as_deref()));
+        let open = |place, number| self.open(out, place, (copies.as_ref(), number));
+        let (first, second) = (open(&self.first, 0)?, open(&self.second, 1)?);
         let (tables, others) = (first.opened.recorded(out)?, second.opened.recorded(out)?);
         let names = self.names(&tables, &others)?;
         let txns = (first.opened.store.read()?, second.opened.store.read()?);
@@ -151,36 +148,24 @@ impl Diff {
         Ok(names)
     }
 
-    /// After Ctrl-C, removes the restored archives, complete or not.
-    fn clean_on_ctrl_c(&self, out: &Output) {
-        let copies = [0, 1].map(|number| self.copy_of(number));
-        on_ctrl_c(out, "the restored archive was removed; run the command again", move || {
-            for copy in copies {
-                remove_partial(&copy);
-                let _ = fs::remove_dir_all(copy);
-            }
-        });
-    }
-
-    /// Returns the directory in which the first or the second archive is restored.
-    fn copy_of(&self, number: usize) -> PathBuf {
-        let temp = self.temp.clone().unwrap_or_else(std::env::temp_dir);
-        temp.join(format!("index-table-diff-{}-{number}", process::id()))
-    }
-
     /// Opens the first or the second store, or an archive in a copy.
-    fn open(&self, out: &Output, place: &Path, number: usize) -> Result<Compared, Failure> {
-        if !is_archive(place) {
+    fn open(
+        &self,
+        out: &Output,
+        place: &Path,
+        (copies, number): (Option<&Copies>, usize),
+    ) -> Result<Compared, Failure> {
+        let Some(copies) = copies.filter(|_| is_archive(place)) else {
             let opened = Opened::to_read(out, place)?;
             let missing = opened.missing_shards();
             if !missing.is_empty() {
                 return Err(Failure::new(Code::Unavailable, missing.join("; ")));
             }
             return Ok(Compared { opened, _copy: None });
-        }
-        let copy = Copy(self.copy_of(number));
-        self.moment.restore(place, &copy.0)?;
-        Ok(Compared { opened: Opened::to_read(out, &copy.0)?, _copy: Some(copy) })
+        };
+        let copy = copies.reserve(number)?;
+        self.moment.restore(place, &copy.place)?;
+        Ok(Compared { opened: Opened::to_read(out, &copy.place)?, _copy: Some(copy) })
     }
 }
 
@@ -188,16 +173,6 @@ impl Diff {
 struct Compared {
     opened: Opened,
     _copy: Option<Copy>,
-}
-
-/// A restored archive, which is removed.
-struct Copy(PathBuf);
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        // The directory of temporary files may be cleaned by the system.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 impl Counts {

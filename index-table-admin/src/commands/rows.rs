@@ -15,9 +15,12 @@ use crate::{
     names::unknown,
     open::{self, Opened},
     output::Output,
+    part::{self, Next},
     typed::{Declared, Typed},
     value,
 };
+
+use super::writes::{Target, refused};
 
 /// A row by its primary key.
 #[derive(Debug, Args)]
@@ -51,10 +54,10 @@ impl Key<Dir> {
 impl Key<Written> {
     pub(crate) fn delete(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_write(out, &self.dir)?;
-        let table = find(declared, &self.table)?.open(&opened.store)?;
-        let untyped = table.untyped();
-        let primary_key = self.encoded(&untyped.primary_key())?;
-        if !opened.store.transaction(|txn| untyped.delete(txn, &primary_key))? {
+        let Target { table, .. } = &Target::open(&opened, declared, &self.table)?;
+        let primary_key = self.encoded(&table.untyped().primary_key())?;
+        let deleted = opened.store.transaction(|txn| table.delete_encoded(txn, &primary_key));
+        if !deleted.map_err(refused)? {
             return Err(self.missing());
         }
         Ok(out.put(&json!({ "deleted": 1 }), |text| writeln!(text, "deleted 1 row"))?)
@@ -210,7 +213,7 @@ impl Find {
             left -= 1;
             let json = table.json(&UntypedEntry { data, ..entry })?;
             let is_first = last.is_none();
-            last = Some((value::hex(entry.key), value::hex(entry.primary_key)));
+            last = Some(part::cursor(entry.key, entry.primary_key));
             unless_closed(if out.json {
                 write!(lines, "{}{json}", if is_first { "" } else { "," })
             } else if out.is_too_narrow(&json) {
@@ -219,7 +222,7 @@ impl Find {
                 writeln!(lines, "{json}")
             })
         })?;
-        let next = last.filter(|_| more).map(|(key, primary_key)| format!("{key}.{primary_key}"));
+        let next = last.filter(|_| more);
         if out.json {
             let next = json!(next);
             unless_closed(writeln!(lines, "],\"next\":{next}}}"))?;
@@ -238,57 +241,18 @@ impl Part {
         values: &[String],
         fields: &[UntypedField],
     ) -> Result<UntypedRange, Failure> {
-        let mut leading = KeyBuf::new();
-        value::encode(fields, values, &mut leading).map_err(Failure::arguments)?;
-        let leading = leading.as_bytes().to_vec();
-        let next = || {
-            fields.get(values.len()..=values.len()).ok_or_else(|| {
-                Failure::arguments("values are given for all fields, so there is no next field")
-            })
-        };
-        let mut range = UntypedRange {
-            index: (index != PRIMARY_KEY).then(|| index.to_owned()),
-            start: leading.clone(),
-            is_prefix: true,
-            reverse: self.rev,
-            ..UntypedRange::default()
-        };
-        if let Some(text) = &self.starting_with {
-            let field = next()?.first().ok_or_else(|| Failure::arguments("no field"))?;
-            let mut prefix = KeyBuf::new();
-            field.shape.write_prefix(text, &mut prefix).map_err(|error| {
-                Failure::arguments(format!("field `{}` is not text: {error}", field.name))
-            })?;
-            range.start.extend_from_slice(prefix.as_bytes());
-        }
-        if let Some(bounds) = &self.range {
-            let (from, to) = bounds.split_once("..").ok_or_else(|| {
-                Failure::arguments(format!("`{bounds}` is not a range such as `A..B`"))
-            })?;
-            let encoded = |text: &str| {
-                let mut key = KeyBuf::new();
-                value::encode(next()?, &[text.to_owned()], &mut key).map_err(Failure::arguments)?;
-                Ok::<_, Failure>([leading.as_slice(), key.as_bytes()].concat())
-            };
-            next()?;
-            if !from.is_empty() {
-                range.start = encoded(from)?;
-                range.is_prefix = false;
+        let next = match (&self.starting_with, &self.range) {
+            (Some(text), _) => Next::StartingWith(text),
+            (None, Some(bounds)) => {
+                let (from, to) = bounds.split_once("..").ok_or_else(|| {
+                    Failure::arguments(format!("`{bounds}` is not a range such as `A..B`"))
+                })?;
+                Next::Range(from, to)
             }
-            range.end = if to.is_empty() { value::after(&leading) } else { Some(encoded(to)?) };
-        }
-        if let Some(cursor) = &self.after {
-            let keys = cursor.split_once('.').and_then(|(key, primary_key)| {
-                Some((value::bytes(key)?, value::bytes(primary_key)?))
-            });
-            let keys = keys.filter(|(key, primary_key)| {
-                range.contains(if range.index.is_some() { key } else { primary_key })
-            });
-            range.after = Some(keys.ok_or_else(|| {
-                Failure::arguments(format!("`{cursor}` is not a cursor of this query"))
-            })?);
-        }
-        Ok(range)
+            (None, None) => Next::All,
+        };
+        let index = (index != PRIMARY_KEY).then_some(index);
+        part::range(index, fields, (values, next), self.after.as_deref(), self.rev)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeSet,
     fs::{self, File},
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use clap::Args;
 use index_table::{IndexState, OnDuplicate, Progress, VerifyReport};
 use serde_json::json;
 
-use super::rows::find;
+use super::{rows::find, writes::PlainLoad};
 use crate::{
     cli::{Dir, Written},
     failure::{Code, Failure},
@@ -184,26 +185,46 @@ impl Expire {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_write(out, &self.tables.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
-        let mut deleted = 0;
+        let (mut deleted, mut refused, mut missing) = (0, Vec::new(), BTreeSet::new());
         for table in self.tables.tables(&opened, declared)? {
             let bar = Bar::new();
             let table = table.open(&opened.store)?;
             let expired = table.untyped().expired(&opened.store.read()?, SystemTime::now())?;
             let (total, mut done) = (expired.min(self.limit), 0);
             let mut left = self.limit;
-            while left > 0 {
+            loop {
                 let own = table.expire(&opened.store, left.min(BATCH))?;
-                (deleted, done, left) = (deleted + own, done + own, left - own);
+                deleted += own.deleted;
+                (done, left) = (done + own.deleted, left - own.deleted);
                 // Further rows expire meanwhile.
                 bar.count("rows deleted", done, Some(total.max(done)));
-                if own == 0 {
+                missing.extend(own.missing.into_iter().map(|shard| shard.name));
+                // The last call has read all rows that stay.
+                if left == 0 || own.deleted == 0 {
+                    let reason = own.refusal.map(|error| error.to_string());
+                    refused.extend(reason.map(|reason| (own.refused, reason)));
                     break;
                 }
             }
         }
-        Ok(out.put(&json!({ "deleted": deleted }), |text| {
-            writeln!(text, "deleted {deleted} expired rows")
-        })?)
+        let lines: Vec<_> =
+            refused.iter().map(|(rows, first)| json!({ "rows": rows, "first": first })).collect();
+        out.put(&json!({ "deleted": deleted, "refused": lines, "missing": missing }), |text| {
+            writeln!(text, "deleted {deleted} expired rows")?;
+            for (rows, first) in &refused {
+                writeln!(text, "{rows} expired rows can't be deleted; the first: {first}")?;
+            }
+            for shard in &missing {
+                writeln!(text, "shard `{shard}` is not available; its rows were left out")?;
+            }
+            Ok(())
+        })?;
+        if refused.is_empty() && missing.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::other(
+            "expired rows are left; delete the rows that refer to them, or open the missing shards",
+        ))
     }
 }
 
@@ -241,7 +262,7 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let dir = &self.dir;
-        let declared = find(declared, &self.table)?;
+        let declared = declared.iter().find(|table| table.name == self.table);
         let (bytes, total) = (Cell::new(0), self.length()?);
         let mut lines: Box<dyn BufRead + '_> = match &self.file {
             None => Box::new(io::stdin().lock()),
@@ -249,6 +270,15 @@ impl Load {
                 let file = File::open(path).map_err(|error| unreadable(path, &error))?;
                 Box::new(BufReader::new(Counted { file, bytes: &bytes }))
             }
+        };
+        let on_duplicate = match self.on_duplicate {
+            Duplicate::Fail => OnDuplicate::Fail,
+            Duplicate::Skip => OnDuplicate::Skip,
+            Duplicate::Replace => OnDuplicate::Replace,
+        };
+        let Some(declared) = declared else {
+            let report = self.load_plainly(out, &mut *lines, (&bytes, total), on_duplicate)?;
+            return Self::report(out, &report);
         };
         let opened =
             if self.create { Opened::to_create(out, dir)? } else { Opened::to_write(out, dir)? };
@@ -259,11 +289,6 @@ impl Load {
             "all rows were loaded, or none; run the command again"
         };
         on_ctrl_c(out, after, || ());
-        let on_duplicate = match self.on_duplicate {
-            Duplicate::Fail => OnDuplicate::Fail,
-            Duplicate::Skip => OnDuplicate::Skip,
-            Duplicate::Replace => OnDuplicate::Replace,
-        };
         let bar = Bar::new();
         let mut progress = |at: Progress| match (at.total, total) {
             // The number of rows in the file is unknown, and the number of its bytes is known.
@@ -273,13 +298,40 @@ impl Load {
         let how = How { on_duplicate, notes_changes: !self.no_changes };
         let report = table.load(&opened.store, &mut *lines, how, &mut progress)?;
         drop(bar);
-        Ok(out.put(&report, |text| {
+        Self::report(out, &report)
+    }
+
+    fn report(out: &Output, report: &Loaded) -> Result<(), Failure> {
+        Ok(out.put(report, |text| {
             let Loaded { read, written, skipped, replaced, .. } = report;
             writeln!(
                 text,
                 "{read} rows read, {written} written, {skipped} skipped, {replaced} replaced"
             )
         })?)
+    }
+
+    /// Loads rows without their type.
+    fn load_plainly(
+        &self,
+        out: &Output,
+        lines: &mut dyn BufRead,
+        (bytes, total): (&Cell<u64>, Option<u64>),
+        on_duplicate: OnDuplicate,
+    ) -> Result<Loaded, Failure> {
+        if self.create || self.no_changes {
+            let option = if self.create { "--create" } else { "--no-changes" };
+            return Err(Failure::arguments(format!(
+                "`{option}` needs the type of the rows: use the command of a program that declares table `{}`",
+                self.table
+            )));
+        }
+        let load = PlainLoad { dir: &self.dir, table: &self.table, on_duplicate };
+        let bar = Bar::new();
+        load.run(out, lines, &mut |rows| match total {
+            Some(total) => bar.count("bytes", bytes.get(), Some(total)),
+            None => bar.count("rows", rows, None),
+        })
     }
 }
 
@@ -296,7 +348,7 @@ impl Load {
     }
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Failure {
     let message = format!("`{}` can't be read: {error}", path.display());
     match error.kind() {
         io::ErrorKind::NotFound => Failure::not_found(message),

@@ -1,22 +1,30 @@
 //! The figures of an index, or of a shard key, that a table does not have.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
 
 use clap::Args;
 use index_table::{
     __private::admin::{
-        ImaginedAnalysis, KeyBuf, KeyShape, PlainKey, RowValue, UntypedRange, UntypedTable,
+        CommittedRow, ImaginedAnalysis, KeyBuf, KeyShape, PlainKey, RowValue, UntypedRange,
+        UntypedTable,
     },
+    Error, Store,
     report::KeyDistribution,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::{copies::time, restored::Copies};
 use crate::{
     cli::Dir,
     failure::Failure,
     names::unknown,
     open::{self, Opened},
     output::{Output, bytes},
+    progress::Bar,
     value::{self, printable},
 };
 
@@ -40,6 +48,16 @@ pub(crate) struct WhatIf {
     /// Estimate the figures from about this number of rows, in equal distances.
     #[arg(long, value_name = "ROWS")]
     sample: Option<u64>,
+    /// An archive of the store: show the entries that its commits since a time would have written; for a shard key, the share of these
+    /// commits that would have crossed shards.
+    #[arg(long, value_name = "DIR", requires = "since")]
+    archive: Option<PathBuf>,
+    /// The time in UTC, such as `2024-02-29T12:30:00Z`.
+    #[arg(long, value_name = "TIME", requires = "archive")]
+    since: Option<String>,
+    /// The directory in which a copy of the store is restored meanwhile; without it, that of the system for temporary files.
+    #[arg(long, value_name = "DIR", requires = "archive")]
+    temp: Option<PathBuf>,
 }
 
 /// The form of a field in a key.
@@ -106,23 +124,34 @@ impl WhatIf {
         })?;
         let mut analysis = index.finish(every)?;
         restate(table, &key, &mut analysis);
+        let past = match (&self.archive, &self.since) {
+            (Some(archive), Some(since)) => {
+                let past = Past { spelled: &spelled, key: &key, table };
+                Some(past.counts(out, archive, time(since)?, self.temp.as_deref())?)
+            }
+            _ => None,
+        };
         let sample = (every > 1).then_some(read);
         let duplicates = analysis.keys.last().filter(|_| spelled.is_unique);
         let duplicates = duplicates.filter(|keys| keys.rows.max > 1).map(|keys| keys.rows.max);
         if is_shard_key {
             let keys = analysis.keys.last();
-            return Ok(out.put(&json!({ "table": spelled.table, "rows": rows, "sample": sample, "shard_key": keys }), |text| {
+            let mut value = json!({ "table": spelled.table, "rows": rows, "sample": sample, "shard_key": keys });
+            add_commits(&mut value, past.map(|past| past.json(true)));
+            return Ok(out.put(&value, |text| {
                 writeln!(text, "{rows} rows{}", estimated(sample))?;
-                keys.into_iter().try_for_each(|keys| show(text, keys))
+                keys.into_iter().try_for_each(|keys| show(text, keys))?;
+                past.into_iter().try_for_each(|past| writeln!(text, "{}", past.text(true)))
             })?);
         }
-        let value = json!({
+        let mut value = json!({
             "table": spelled.table,
             "rows": rows,
             "sample": sample,
             "index": analysis,
             "rows_with_the_most_common_key": duplicates,
         });
+        add_commits(&mut value, past.map(|past| past.json(false)));
         Ok(out.put(&value, |text| {
             let ImaginedAnalysis { entries, key_bytes, bytes: all, depth, keys } = &analysis;
             writeln!(
@@ -134,8 +163,140 @@ impl WhatIf {
             if let Some(rows) = duplicates {
                 writeln!(text, "not unique: up to {rows} rows have an equal key")?;
             }
-            keys.iter().try_for_each(|keys| show(text, keys))
+            keys.iter().try_for_each(|keys| show(text, keys))?;
+            past.into_iter().try_for_each(|past| writeln!(text, "{}", past.text(false)))
         })?)
+    }
+}
+
+/// The past commits of an archive, for an index or a shard key.
+struct Past<'p> {
+    spelled: &'p Spelled,
+    key: &'p [(String, KeyShape)],
+    table: &'p UntypedTable,
+}
+
+/// What the commits since a time would have done.
+#[derive(Debug, Clone, Copy, Default)]
+struct PastCounts {
+    /// The commits that wrote rows of the table.
+    commits: u64,
+    rows: u64,
+    /// The entries of an index that they would have written or deleted, and the most of one commit.
+    entries: u64,
+    most: u64,
+    /// The commits with rows of several shard keys.
+    crossing: u64,
+}
+
+impl PastCounts {
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    fn share(self) -> f64 {
+        self.crossing as f64 / self.commits.max(1) as f64
+    }
+
+    fn json(self, is_shard_key: bool) -> Value {
+        let Self { commits, rows, entries, most, crossing } = self;
+        if is_shard_key {
+            json!({ "commits": commits, "rows": rows, "crossing": crossing, "share": self.share() })
+        } else {
+            json!({ "commits": commits, "rows": rows, "entries": entries, "most": most })
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "an average")]
+    fn text(self, is_shard_key: bool) -> String {
+        let Self { commits, rows, entries, most, crossing } = self;
+        if is_shard_key {
+            let share = self.share() * 100.0;
+            return format!(
+                "{commits} commits wrote {rows} rows; {crossing} of them ({share:.1} %) wrote rows of several shard keys"
+            );
+        }
+        let average = entries as f64 / commits.max(1) as f64;
+        format!(
+            "{commits} commits wrote {rows} rows, and would have written {entries} entries: {average:.1} for each commit, {most} at most"
+        )
+    }
+}
+
+impl Past<'_> {
+    /// Reads the archive once. Memory does not grow with the commits.
+    fn counts(
+        &self,
+        out: &Output,
+        archive: &Path,
+        since: SystemTime,
+        temp: Option<&Path>,
+    ) -> Result<PastCounts, Failure> {
+        let copy = Copies::begin(out, temp).reserve(0)?;
+        let (mut counts, mut failure) = (PastCounts::default(), None);
+        let (mut commit, mut entries, mut shard_key, mut crosses) = (None, 0, None, false);
+        let bar = Bar::new();
+        let restore = Store::restore_archive(archive).progress(|at| bar.show(at));
+        let read = restore.rows_since(&copy.place, self.table.name(), since, &mut |row| {
+            if commit.replace(row.commit) != Some(row.commit) {
+                counts.commits += 1;
+                (entries, shard_key, crosses) = (0, None, false);
+            }
+            counts.rows += 1;
+            let keys = self.keys(row).inspect_err(|reason| failure = Some(reason.clone()));
+            let Ok([old, new]) = keys else {
+                return Err(Error::NotOffered { what: "the key of a row in the archive" });
+            };
+            let written = self.written(row, [&old, &new]);
+            entries += written;
+            counts.entries += written;
+            counts.most = counts.most.max(entries);
+            for key in old.into_iter().chain(new) {
+                let first = shard_key.get_or_insert_with(|| key.clone());
+                if *first != key && !crosses {
+                    crosses = true;
+                    counts.crossing += 1;
+                }
+            }
+            Ok(())
+        });
+        drop(bar);
+        if let Some(reason) = failure {
+            return Err(Failure::other(reason));
+        }
+        read?;
+        Ok(counts)
+    }
+
+    /// Returns the keys of a row before and after a commit.
+    fn keys(&self, row: CommittedRow<'_>) -> Result<[BTreeSet<Vec<u8>>; 2], String> {
+        let of = |bytes: Option<&[u8]>| {
+            let Some(bytes) = bytes else { return Ok(BTreeSet::new()) };
+            let values = self.table.row_values(row.primary_key, bytes);
+            let values = values.map_err(|error| error.to_string())?;
+            self.spelled.keys(self.key, &values).map_err(|reason| {
+                format!("the key of a row in commit {} can't be computed: {reason}", row.commit)
+            })
+        };
+        Ok([of(row.old)?, of(row.new)?])
+    }
+
+    /// Returns the number of entries that a change of a row writes or deletes.
+    fn written(&self, row: CommittedRow<'_>, [old, new]: [&BTreeSet<Vec<u8>>; 2]) -> u64 {
+        let values = |bytes: Option<&[u8]>| {
+            bytes.and_then(|bytes| self.table.row_values(row.primary_key, bytes).ok())
+        };
+        let has_other_data = match &self.spelled.data {
+            Data::None => false,
+            Data::Full => row.old != row.new,
+            Data::Include(included) => {
+                let of = |bytes| {
+                    let mut values = values(bytes).unwrap_or_default();
+                    values.retain(|(name, _)| included.contains(name));
+                    values
+                };
+                of(row.old) != of(row.new)
+            }
+        };
+        let rewritten = if has_other_data { old.intersection(new).count() } else { 0 };
+        (old.symmetric_difference(new).count() + rewritten) as u64
     }
 }
 
@@ -159,6 +320,13 @@ fn show(text: &mut dyn std::io::Write, keys: &KeyDistribution) -> std::io::Resul
         let value = printable(&common.value);
         writeln!(text, "  {value}: {} entries, {:.1} %", common.entries, common.share * 100.0)
     })
+}
+
+/// Adds the figures of past commits to those of the table.
+fn add_commits(value: &mut Value, commits: Option<Value>) {
+    if let (Some(commits), Some(figures)) = (commits, value.as_object_mut()) {
+        figures.insert("commits".to_owned(), commits);
+    }
 }
 
 /// Writes the values of an analysis in the form of `keys` and `find`.
@@ -330,42 +498,20 @@ fn plain(shape: &KeyShape, value: &RowValue) -> Result<PlainKey, String> {
         (KeyShape::Enum(_) | KeyShape::Named(..), RowValue::Text(text)) => {
             value::parse(shape, text)?
         }
-        (KeyShape::Desc(inner) | KeyShape::Hash(inner) | KeyShape::Named(_, inner), value) => {
-            plain(inner, value)?
-        }
-        (KeyShape::Option(_), RowValue::Null) => PlainKey::Option(None),
-        (KeyShape::Option(inner), RowValue::Some(value)) => {
+        (KeyShape::Desc(inner) | KeyShape::Hash(inner), value) => plain(inner, value)?,
+        (KeyShape::Named(_, inner), value) => match value.key(shape) {
+            Some(key) => key,
+            None => plain(inner, value)?,
+        },
+        (KeyShape::Option(inner), value) if *value != RowValue::Null => {
+            let value = if let RowValue::Some(value) = value { value } else { value };
             PlainKey::Option(Some(Box::new(plain(inner, value)?)))
-        }
-        (KeyShape::Option(inner), value) => PlainKey::Option(Some(Box::new(plain(inner, value)?))),
-        (KeyShape::Unsigned(_), RowValue::Integer(value)) => {
-            PlainKey::Unsigned(u128::try_from(*value).map_err(|_| other())?)
-        }
-        (KeyShape::Unsigned(_), RowValue::Large(value)) => PlainKey::Unsigned(*value),
-        (KeyShape::Signed(_), RowValue::Integer(value)) => PlainKey::Signed(*value),
-        (KeyShape::Bool, RowValue::Bool(value)) => PlainKey::Bool(*value),
-        #[expect(clippy::cast_possible_truncation, reason = "it was an f32")]
-        (KeyShape::F32, RowValue::Float(bits)) => PlainKey::F32(f64::from_bits(*bits) as f32),
-        (KeyShape::F64, RowValue::Float(bits)) => PlainKey::F64(f64::from_bits(*bits)),
-        (KeyShape::Text, RowValue::Text(text)) => PlainKey::Text(text.clone()),
-        (KeyShape::Char, RowValue::Text(text)) => {
-            PlainKey::Char(text.parse().map_err(|_| other())?)
-        }
-        (KeyShape::Bytes | KeyShape::Array(_), RowValue::Bytes(bytes)) => {
-            PlainKey::Bytes(bytes.clone())
-        }
-        (KeyShape::Bytes | KeyShape::Array(_), RowValue::Elements(elements)) => {
-            let byte = |element: &RowValue| match element {
-                RowValue::Integer(byte) => u8::try_from(*byte).map_err(|_| other()),
-                _ => Err(other()),
-            };
-            PlainKey::Bytes(elements.iter().map(byte).collect::<Result<_, _>>()?)
         }
         (KeyShape::Tuple(shapes), RowValue::Elements(values)) if shapes.len() == values.len() => {
             let values = shapes.iter().zip(values).map(|(shape, value)| plain(shape, value));
             PlainKey::Tuple(values.collect::<Result<_, _>>()?)
         }
-        _ => return Err(other()),
+        (shape, value) => value.key(shape).ok_or_else(other)?,
     })
 }
 

@@ -113,6 +113,11 @@ impl<'c> Column<'c> {
     }
 }
 
+/// Returns the columns of a cell; `None` for one. The last cell of a short row has the rest.
+fn span(at: usize, cells: usize, columns: usize) -> Option<usize> {
+    Some(columns - at).filter(|rest| at + 1 == cells && *rest > 1)
+}
+
 /// Returns a table. On a narrow screen, it scrolls by itself.
 pub(super) fn table(caption: &str, columns: &[Column<'_>], rows: &[Vec<Markup>]) -> Markup {
     html! {
@@ -128,7 +133,9 @@ pub(super) fn table(caption: &str, columns: &[Column<'_>], rows: &[Vec<Markup>])
                 tbody {
                     @for row in rows {
                         tr {
-                            @for (cell, column) in row.iter().zip(columns) { td class=[column.class()] { (cell) } }
+                            @for (at, (cell, column)) in row.iter().zip(columns).enumerate() {
+                                td class=[column.class()] colspan=[span(at, row.len(), columns.len())] { (cell) }
+                            }
                         }
                     }
                 }

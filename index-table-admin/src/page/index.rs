@@ -1,9 +1,6 @@
 //! The view of a table, and the view of an index.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use index_table::{
     __private::admin::{Latency, UntypedTable},
@@ -19,6 +16,7 @@ use super::{
         self, Column, View, age, badge, code, figure, grouped, number, percent, shortened,
         table as grid, url,
     },
+    parameters::Parameters,
     picture::{bar, histogram},
     rows::List,
 };
@@ -40,11 +38,7 @@ fn usage(page: &Page, table: &UntypedTable) -> Option<Usage> {
 }
 
 /// Shows the rows of a table in the order of their primary keys.
-pub(super) fn table(
-    page: &Page,
-    name: &str,
-    query: &HashMap<String, String>,
-) -> Result<Markup, Failure> {
+pub(super) fn table(page: &Page, name: &str, query: &Parameters) -> Result<Markup, Failure> {
     let own = page.table(name)?;
     let list = List::of(page, &own, None, query)?;
     let rows = list.shown("../")?;
@@ -65,6 +59,7 @@ pub(super) fn table(
                     (figure("row version", &recorded.version.to_string(), ""))
                 }
             }
+            p { a href={ "../lists/" (url(name)) } { "The lists of the fields of its rows" } }
             nav.indexes aria-label="Indexes" {
                 h2 { "Indexes" }
                 ul {
@@ -105,7 +100,7 @@ pub(super) fn index(
     page: &Page,
     name: &str,
     index: &str,
-    query: &HashMap<String, String>,
+    query: &Parameters,
 ) -> Result<Markup, Failure> {
     let own = page.table(name)?;
     let list = List::of(page, &own, Some(index), query)?;
@@ -120,7 +115,7 @@ pub(super) fn index(
         @if !list.is_part() {
             (declared(page, name, index, recorded)?)
             @if page.recorded.is_none() { (used(page, &own, index)) }
-            @if is_readable { (keys(page, &own, index, query.contains_key("measure"))?) }
+            @if is_readable { (keys(page, &own, index, query.get("measure").is_some())?) }
         }
         @if is_readable { (list.shown("../../")?) }
         @else { p.error role="alert" { "The index is not readable, so its keys can't be listed." } }

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The maximum number of requests that read the store at a time.
 pub(super) const AT_ONCE: usize = 4;
 
+/// The maximum number of exports that run at a time.
+pub(super) const EXPORTS: usize = 2;
+
 /// The time limits of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -12,11 +15,17 @@ pub(super) struct Limits {
     pub(super) rows: Duration,
     /// The time after which a request fails without a result.
     pub(super) request: Duration,
+    /// The time after which an export fails.
+    pub(super) export: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { rows: Duration::from_secs(5), request: Duration::from_secs(20) }
+        Self {
+            rows: Duration::from_secs(5),
+            request: Duration::from_secs(20),
+            export: Duration::from_mins(5),
+        }
     }
 }
 
@@ -80,6 +89,23 @@ mod tests {
         }
         found.dedup();
         assert_eq!(found.len(), 3, "each page leads on");
+    }
+
+    #[tokio::test]
+    async fn an_export_that_takes_too_long_is_not_taken_for_complete() {
+        let (_dir, store, _notes) = store();
+        let mut page = Page::new(store, &typed::declared::<(Note,)>());
+        page.limits.export = Duration::ZERO;
+        let exports = Arc::clone(&page.exports);
+        let router = build(page);
+        let request = Request::get("/export/notes?form=csv").body(Body::empty());
+        let response = router.oneshot(request.expect("a request")).await.expect("a response");
+        assert_eq!(response.status(), StatusCode::OK);
+        to_bytes(response.into_body(), 2 << 20).await.expect_err("the response fails");
+        assert_eq!(
+            exports.acquire_many(EXPORTS as u32).await.expect("turns").num_permits(),
+            EXPORTS
+        );
     }
 
     #[tokio::test]

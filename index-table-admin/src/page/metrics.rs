@@ -161,6 +161,9 @@ fn usage(text: &mut Text, page: &Page) {
         kinds.map(|(kind, count)| sample([("table", table), ("kind", kind)], count))
     });
     text.metric("writes_total", "counter", "Written rows.", writes);
+    let refused = tables().map(|(table, own)| sample([("table", table)], own.refused_expiries));
+    let help = "Expired rows that could not be deleted, each time that it was tried.";
+    text.metric("refused_expiries_total", "counter", help, refused);
     let indexes =
         || usage.iter().flat_map(|own| own.indexes.iter().map(move |index| (own.table, index)));
     let labels = |table, index: &index_table::IndexUsage| [("table", table), ("index", index.name)];

@@ -8,18 +8,23 @@
 mod cached;
 mod connections;
 mod distribution;
+mod export;
 mod frame;
 mod guard;
 mod index;
 mod limits;
+mod lists;
 mod metrics;
 mod overview;
+mod parameters;
 mod picture;
+mod row;
 mod rows;
+mod schema;
 mod shards;
 mod streams;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -40,7 +45,9 @@ use tokio::sync::Semaphore;
 use self::{
     cached::Cached,
     distribution::KeysOfIndex,
-    limits::{AT_ONCE, Limits},
+    export::Export,
+    limits::{AT_ONCE, EXPORTS, Limits},
+    lists::Counted,
 };
 use crate::{
     commands::shards::Ranges,
@@ -61,12 +68,14 @@ const FRESH: Duration = Duration::from_secs(10);
 /// | `/` | tables, indexes, states, bytes as bars, readers, latencies, and problems |
 /// | `/table/{table}` | the primary keys of the rows, in pages |
 /// | `/table/{table}/{index}` | the queries and the costs of an index, the distribution of its keys, advice, and its keys |
+/// | `/schema` | the tables with their fields, indexes and references, as a picture and as tables |
+/// | `/lists/{table}` | the lists of the fields of stored rows, oldest first |
 /// | `/shards` | the ranges of the shard maps, the load of the shards, and moves with their progress |
 /// | `/streams` | the lag of consumers of change streams, eventual indexes, the archive and followers |
 /// | `/metrics` | usage, latencies, sizes, readers, lag and shards as Prometheus text |
 ///
-/// It shows the tables with a repository in use, with the keys of their rows; [`router_with_rows`] shows the rows too. The
-/// router only reads. It has no authentication, so put it behind the authentication of the service. Requests that a
+/// It shows the tables with a repository in use, with the keys of their rows; [`router_with_rows`] and [`router_with_all_rows`] show
+/// the rows too. The router only reads. It has no authentication, so put it behind the authentication of the service. Requests that a
 /// browser sends for another site are refused.
 ///
 /// Mount the router at a path with a trailing slash, such as `/admin/`, because its links are relative.
@@ -88,8 +97,11 @@ pub fn router(store: &Store) -> Router {
     build(Page::new(store.clone(), &[]))
 }
 
-/// Returns the same page as [`router`], with the rows of these types as JSON. A row has a view of its own,
-/// `/row/{table}?key=…`.
+/// Returns the same page as [`router`], with the rows of these types, whose fields are columns. A row has a view of its own,
+/// `/row/{table}?key=…`, and `/export/{table}` and `/export/{table}/{index}` send all rows of a filter as JSON lines or CSV.
+///
+/// Rows are shown in the exact form of [`index_table::json`]. At most two exports run at a time, each with a read transaction of its own
+/// for at most five minutes.
 ///
 /// # Examples
 ///
@@ -117,13 +129,34 @@ pub fn router_with_rows<T: Tables>(store: &Store) -> Router {
     build(Page::new(store.clone(), &typed::declared::<T>()))
 }
 
+/// Returns the same page as [`router_with_rows`], with the rows of all tables that have a repository in use. They are read without
+/// their types, as [`Store::table`] reads them.
+///
+/// # Examples
+///
+/// ```
+/// use axum::Router;
+/// use index_table::Store;
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let store = Store::open(dir.path())?;
+/// let page = index_table_admin::router_with_all_rows(&store);
+/// let service: Router = Router::new().nest_service("/admin/", page);
+/// # Ok(())
+/// # }
+/// ```
+pub fn router_with_all_rows(store: &Store) -> Router {
+    build(Page { has_all_rows: true, ..Page::new(store.clone(), &[]) })
+}
+
 /// Returns the page of the command `serve`, which opens the tables of the store.
 pub(crate) fn serving(
     store: Store,
     declared: &[Declared],
     token: Option<Token>,
 ) -> Result<Router, Failure> {
-    let mut page = Page::new(store, declared);
+    let mut page = Page { has_all_rows: true, ..Page::new(store, declared) };
     for own in declared {
         match own.open_online(&page.store) {
             Ok(table) => page.kept.push(table),
@@ -153,6 +186,10 @@ fn build(page: Page) -> Router {
         .route("/table/{table}", get(table))
         .route("/table/{table}/{index}", get(index))
         .route("/row/{table}", get(row))
+        .route("/schema", get(schema))
+        .route("/lists/{table}", get(lists))
+        .route("/export/{table}", get(export))
+        .route("/export/{table}/{index}", get(export_index))
         .fallback(async |request: Request| {
             refusal(StatusCode::NOT_FOUND, "there is no such page", &up(request.uri().path()))
         })
@@ -169,14 +206,18 @@ struct Page {
     kept: Vec<Box<dyn Typed>>,
     /// The types of the rows that are shown.
     types: Vec<Declared>,
+    /// Whether the rows of other types are shown, too.
+    has_all_rows: bool,
     /// The tables that can't be shown, with the reasons.
     notes: Vec<String>,
     token: Option<Token>,
     turns: Arc<Semaphore>,
+    exports: Arc<Semaphore>,
     limits: Limits,
     sizes: Cached<Vec<TableSize>>,
     ranges: Cached<Ranges>,
     keys: Cached<Option<KeysOfIndex>>,
+    lists: Cached<Counted>,
     follower: Cached<Option<FollowerLag>>,
 }
 
@@ -187,13 +228,16 @@ impl Page {
             recorded: None,
             kept: Vec::new(),
             types: types.to_vec(),
+            has_all_rows: false,
             notes: Vec::new(),
             token: None,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            exports: Arc::new(Semaphore::new(EXPORTS)),
             limits: Limits::default(),
             sizes: Cached::default(),
             ranges: Cached::default(),
             keys: Cached::default(),
+            lists: Cached::default(),
             follower: Cached::default(),
         }
     }
@@ -211,7 +255,7 @@ impl Page {
         if self.store.has_shards() {
             views.push(("Shards", "shards"));
         }
-        views.extend([("Lag", "streams"), ("Metrics", "metrics")]);
+        views.extend([("Schema", "schema"), ("Lag", "streams"), ("Metrics", "metrics")]);
         views
     }
 
@@ -238,19 +282,28 @@ impl Page {
         self.follower.get("", Duration::ZERO, || Ok(self.store.follower_lag()?))
     }
 
-    /// Returns a row as JSON; `None` if the program doesn't have its type.
-    fn shown(
+    /// Whether the page shows rows of this table.
+    fn shows_rows(&self, table: &UntypedTable) -> bool {
+        self.has_all_rows || self.types.iter().any(|own| own.name == table.name())
+    }
+
+    /// Appends a row as JSON. Returns false if the page does not show it: it has another type.
+    fn append(
         &self,
         table: &UntypedTable,
         row: &UntypedEntry<'_>,
-    ) -> Result<Option<String>, Failure> {
-        let types = self.types.iter().filter(|own| own.name == table.name());
-        for own in types {
+        out: &mut String,
+    ) -> Result<bool, Failure> {
+        for own in self.types.iter().filter(|own| own.name == table.name()) {
             if let Some(row) = own.show(table, row)? {
-                return Ok(Some(row));
+                out.push_str(&row);
+                return Ok(true);
             }
         }
-        Ok(None)
+        if self.has_all_rows {
+            table.append_json(row, out)?;
+        }
+        Ok(self.has_all_rows)
     }
 }
 
@@ -280,17 +333,7 @@ async fn read(
         Ok(Ok(Ok(body))) => {
             ([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))], body).into_response()
         }
-        Ok(Ok(Err(failure))) => {
-            let status = match failure.code {
-                Code::NotFound => StatusCode::NOT_FOUND,
-                Code::Arguments => StatusCode::BAD_REQUEST,
-                Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-                Code::Damage | Code::Other | Code::TimeLimit | Code::Interrupted => {
-                    StatusCode::INTERNAL_SERVER_ERROR
-                }
-            };
-            refusal(status, &failure.message, up)
-        }
+        Ok(Ok(Err(failure))) => failed(&failure, up),
         Ok(Err(_)) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the view has failed", up),
         Err(_) => {
             refusal(StatusCode::SERVICE_UNAVAILABLE, "the store is too busy; try again later", up)
@@ -305,6 +348,19 @@ async fn show(
     view: impl FnOnce(&Page) -> Result<Markup, Failure> + Send + 'static,
 ) -> Response {
     read(page, HTML, up, move |page| Ok(view(page)?.into_string())).await
+}
+
+/// Returns the page of a failure.
+fn failed(failure: &Failure, up: &str) -> Response {
+    let status = match failure.code {
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::Arguments => StatusCode::BAD_REQUEST,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Damage | Code::Other | Code::TimeLimit | Code::Interrupted => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+    };
+    refusal(status, &failure.message, up)
 }
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -334,29 +390,57 @@ async fn metrics(State(page): State<Arc<Page>>) -> Response {
     read(page, "text/plain; version=0.0.4; charset=utf-8", "", metrics::text).await
 }
 
-/// The parameters of a view.
-type Parameters = Query<HashMap<String, String>>;
+/// The parameters of a view, in their order.
+type Pairs = Query<Vec<(String, String)>>;
 
 async fn table(
     State(page): State<Arc<Page>>,
     Path(table): Path<String>,
-    Query(query): Parameters,
+    Query(query): Pairs,
 ) -> Response {
-    show(page, "../", move |page| index::table(page, &table, &query)).await
+    show(page, "../", move |page| index::table(page, &table, &query.into())).await
 }
 
 async fn index(
     State(page): State<Arc<Page>>,
     Path((table, index)): Path<(String, String)>,
-    Query(query): Parameters,
+    Query(query): Pairs,
 ) -> Response {
-    show(page, "../../", move |page| index::index(page, &table, &index, &query)).await
+    show(page, "../../", move |page| index::index(page, &table, &index, &query.into())).await
 }
 
 async fn row(
     State(page): State<Arc<Page>>,
     Path(table): Path<String>,
-    Query(query): Parameters,
+    Query(query): Pairs,
 ) -> Response {
-    show(page, "../", move |page| rows::row(page, &table, &query)).await
+    show(page, "../", move |page| row::view(page, &table, &query.into())).await
+}
+
+async fn schema(State(page): State<Arc<Page>>) -> Response {
+    show(page, "", schema::view).await
+}
+
+async fn lists(
+    State(page): State<Arc<Page>>,
+    Path(table): Path<String>,
+    Query(query): Pairs,
+) -> Response {
+    show(page, "../", move |page| lists::view(page, &table, &query.into())).await
+}
+
+async fn export(
+    State(page): State<Arc<Page>>,
+    Path(table): Path<String>,
+    Query(query): Pairs,
+) -> Response {
+    Export { table, index: None, query: query.into() }.send(page).await
+}
+
+async fn export_index(
+    State(page): State<Arc<Page>>,
+    Path((table, index)): Path<(String, String)>,
+    Query(query): Pairs,
+) -> Response {
+    Export { table, index: Some(index), query: query.into() }.send(page).await
 }

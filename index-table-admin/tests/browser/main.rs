@@ -1,6 +1,7 @@
 //! The page in headless Chromium: its views, its keyboard path, and its updates.
 //!
-//! The pictures of the views are written to the directory of the build, `target/tmp/page`.
+//! The pictures of the views are written to the directory of the build, `target/tmp/page`. With `INDEX_TABLE_AXE`, the path of the file
+//! `axe.min.js` of npm's package `axe-core`, that tool checks each view.
 
 mod chromium;
 mod shop;
@@ -60,6 +61,10 @@ const FLAWS: &str = r#"(() => {
   return flaws;
 })()"#;
 
+/// Returns the violations that axe-core finds.
+const VIOLATIONS: &str = r#"axe.run().then(({ violations }) =>
+  violations.map((it) => `${it.id}: ${it.help}: ${it.nodes.map((node) => node.html).join("; ").slice(0, 300)}`))"#;
+
 fn list(value: &Value) -> Vec<&str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
@@ -72,6 +77,11 @@ fn check(tab: &mut Tab, service: &Service, path: &str, name: &str) -> String {
         tab.go(&service.url(path));
         let flaws = tab.value(FLAWS);
         assert!(list(&flaws).is_empty(), "{path}, {}: {:#?}", look.name, list(&flaws));
+        if let Ok(axe) = std::env::var("INDEX_TABLE_AXE") {
+            let axe = std::fs::read_to_string(axe).expect("axe-core");
+            let found = tab.value(&format!("{axe};\n{VIOLATIONS}"));
+            assert!(list(&found).is_empty(), "{path}, {}: {:#?}", look.name, list(&found));
+        }
         tab.picture(&format!("{name}-{}", look.name));
         let (requests, errors) = tab.requests_and_errors();
         let own = service.url("");
@@ -94,7 +104,7 @@ fn each_view_is_readable_in_dark_and_light_and_on_a_narrow_screen() {
     let mut tab = Tab::open();
     for (path, name, parts) in [
         ("", "overview", ["1 unfinished move", "half of the commits", "(this process)"]),
-        ("table/customers", "table", ["look-ups by primary key", "\"town\":\"", "Next page"]),
+        ("table/customers", "table", ["look-ups by primary key", "Trondheim", "Export as CSV"]),
         ("table/customers/town_name", "index-text", ["Most common values", "Oslo", "queries"]),
         ("table/customers/since", "index-dates", ["2016-", "equal part of the range", "Rows"]),
         (
@@ -111,10 +121,18 @@ fn each_view_is_readable_in_dark_and_light_and_on_a_narrow_screen() {
         ),
         ("table/customers/town_name?v0=Ber", "search", ["Bergen", "Rows", "Next page"]),
         (
+            "table/customers/since?from=2020-01-01&to=2020-02-01",
+            "range",
+            ["2020-01-", "Rows", "up to"],
+        ),
+        ("table/customers?c=town&c=score", "columns", ["town", "score", "Columns"]),
+        (
             "row/customers?key=0x0000000000000007",
             "row",
-            ["\"email\": \"7@example.com\"", "id", "7"],
+            ["\"email\": \"7@example.com\"", "Fields of list 0", "can be absent"],
         ),
+        ("schema", "schema", ["Tables and references", "primary key", "town_name"]),
+        ("lists/customers", "lists", ["History", "first", "Fields of list 0"]),
         ("shards", "shards", ["Map tenants", "rows copied", "Load"]),
         ("streams", "streams", ["mailer", "Eventual indexes", "has no archive"]),
     ] {
@@ -189,6 +207,9 @@ fn the_keyboard_reaches_a_row_from_the_overview() {
     tab.press_to_go("Enter");
     let towns = "[...new Set([...document.querySelectorAll('#rows tbody td:first-child')].map((it) => it.textContent))].join()";
     assert_eq!(tab.text(towns), "Bergen");
+    tab_to(&mut tab, "#rows details summary");
+    tab.press("Enter");
+    tab.wait_until("document.querySelector('#rows details').open");
     tab_to(&mut tab, "a.row");
     tab.press_to_go("Enter");
     assert!(
@@ -242,6 +263,10 @@ fn markup_in_rows_is_text() {
         "table/customers/email",
         "row/customers?key=0x00000000000f4240",
         "table/customers/town_name?v0=%3Cscript%3Ealert(1)%3C/script%3E",
+        "table/customers?c=%3Cscript%3Ealert(1)%3C/script%3E",
+        "table/customers?from=%3Cscript%3Ealert(1)%3C/script%3E",
+        "schema",
+        "lists/customers",
         "table/customers/town_name?after=%3Cscript%3Ealert(1)%3C/script%3E",
         "table/%3Cscript%3Ealert(1)%3C%2Fscript%3E",
         "row/customers?key=%3Cscript%3E",

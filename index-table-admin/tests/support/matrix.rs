@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use index_table::report::StoreSchema;
 use serde_json::Value;
 
 pub(crate) use self::Expected::{Done, FailsWith};
@@ -94,6 +95,7 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("analyze", "STORE TABLE", Uses::Rows, "INDEX"),
     ("advice", "STORE", Uses::Rows, ""),
     ("schema", "STORE", Uses::Rows, "TABLE"),
+    ("schema", "STORE --check SCHEMA", Uses::Rows, "TABLE"),
     ("diff", "STORE STORE", Uses::Rows, "TABLE"),
     ("whatif", "STORE --index NEW-INDEX", Uses::Rows, "entries"),
     ("check", "STORE", Uses::Check, "intact"),
@@ -116,6 +118,7 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("find", "STORE TABLE INDEX VALUE", Uses::Rows, "ROW"),
     ("find", "STORE TABLE INDEX --count", Uses::Rows, ""),
     ("dump", "STORE TABLE", Uses::Rows, "ROW"),
+    ("put", "STORE TABLE LINES", Uses::Write, "written"),
     ("load", "STORE TABLE LINES --on-duplicate skip", Uses::Write, "written"),
     ("delete", "STORE TABLE VICTIM", Uses::Write, "deleted"),
     ("verify", "STORE", Uses::Rows, "TABLE"),
@@ -133,12 +136,16 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("cancel-move", "STORE MOVE", Uses::Cancels, "cancelled"),
 ];
 
+/// The commands that are run with the types, though they need none: tables have keys that only the types compute.
+const WITH_TYPES: &[&str] = &["put", "load", "delete"];
+
 /// A store, and the words for the arguments.
 pub(crate) struct Situation {
     place: PathBuf,
     typed: PathBuf,
     words: BTreeMap<&'static str, Vec<String>>,
     lines: String,
+    schema: String,
     is_in_use: bool,
     is_recovered: bool,
 }
@@ -152,6 +159,7 @@ impl Situation {
             typed,
             words,
             lines: String::new(),
+            schema: String::new(),
             is_in_use: false,
             is_recovered: false,
         }
@@ -176,6 +184,12 @@ impl Situation {
     /// The line to load.
     pub(crate) fn line(mut self, line: &str) -> Self {
         line.clone_into(&mut self.lines);
+        self
+    }
+
+    /// The declarations to check.
+    pub(crate) fn schema(mut self, schema: &StoreSchema) -> Self {
+        self.schema = serde_json::to_string(schema).expect("JSON");
         self
     }
 
@@ -280,6 +294,7 @@ impl Call<'_> {
             "STORE" => path(&self.store),
             "COPY" => path(&self.copy),
             "LINES" => path(&self.lines),
+            "SCHEMA" => path(&self.lines.with_extension("schema")),
             "URL" => vec![url.to_owned()],
             "EAST" => vec![if self.is_json { "east" } else { "far-east" }.to_owned()],
             "VICTIM" if self.is_json => self.situation.words["OTHER-VICTIM"].clone(),
@@ -392,6 +407,7 @@ pub(crate) fn run_each(
     let temporary = tempfile::tempdir().expect("a directory");
     let lines = temporary.path().join("lines.jsonl");
     fs::write(&lines, &situation.lines).expect("a file");
+    fs::write(lines.with_extension("schema"), &situation.schema).expect("a file");
     let mut wrong = String::new();
     for (at, (command, arguments, uses, part)) in COMMANDS.iter().enumerate() {
         for is_json in [false, true] {
@@ -402,7 +418,8 @@ pub(crate) fn run_each(
                 store = own.join("store");
                 super::process::copy(&situation.place, &store);
             }
-            let program = if of_any.contains(*command) { &any } else { &situation.typed };
+            let is_of_any = of_any.contains(*command) && !WITH_TYPES.contains(command);
+            let program = if is_of_any { &any } else { &situation.typed };
             let call = Call {
                 situation,
                 name: command,

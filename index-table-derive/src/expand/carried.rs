@@ -84,14 +84,8 @@ pub(super) fn traits(
         .map(|ty| quote_spanned!(at(ty.span())=> for<'any> #ty: _index_table::Carried));
     let conditions = requirements::conditions_and(cx, &cx.short, conditions.collect());
     let name = names::plain(ident);
-    let fields: Vec<Ident> = fields
-        .iter()
-        .map(|field| {
-            let mut field = (*field).clone();
-            field.set_span(Span::mixed_site());
-            field
-        })
-        .collect();
+    let fields: Vec<Ident> =
+        fields.iter().map(|field| names::with_span(field, Span::mixed_site())).collect();
     let names = fields.iter().map(names::plain);
     let clone = if copied {
         mixed!(Self { ..*self })
@@ -141,8 +135,8 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
         let types: Vec<&Type> = types.collect();
         // A keyword can be the name of an index.
         let name: Ident = syn::parse_str(&index.name).unwrap_or_else(|_| index.entry.ident.clone());
-        let mut name = requirements::marker(&name, types.iter().map(|ty| quote!(#ty)).collect());
-        name.set_span(Span::mixed_site());
+        let name = requirements::marker(&name, types.iter().map(|ty| quote!(#ty)).collect());
+        let name = names::with_span(&name, Span::mixed_site());
         let calls = types.iter().map(|ty| {
             let assert = quote_spanned!(at(ty.span())=> _index_table::assert_carried);
             mixed!(#assert::<#ty, #name>();)

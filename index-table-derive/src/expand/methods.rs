@@ -6,6 +6,7 @@ use syn::Ident;
 
 use super::{Context, at};
 use crate::model::Table;
+use crate::names;
 use crate::types::DataType;
 
 /// A method, with the type of a method of `computed`.
@@ -55,8 +56,8 @@ pub(super) fn checks(cx: &Context<'_>) -> TokenStream {
         // Not the user's tokens, because in editors they would refer to the replacement, and because the compiler
         // would suggest corrections of the attribute.
         let span = at(method.ident.span());
-        let name = spanned(method.ident, Span::mixed_site());
-        let value = [row, method.ident].map(|ident| spanned(ident, span));
+        let name = names::with_span(method.ident, Span::mixed_site());
+        let value = [row, method.ident].map(|ident| names::with_span(ident, span));
         let value = quote_spanned!(span=> #(#value)::*);
         let (bound, ty, check) = if let Some(ty) = method.computed {
             let ty = ty.written();
@@ -81,17 +82,11 @@ pub(super) fn checks(cx: &Context<'_>) -> TokenStream {
 /// Expands to `{ let __row: &__Row_is_active = self; __row.is_active() }`, with the span of the method.
 pub(super) fn call(method: &Ident) -> TokenStream {
     let span = at(method.span());
-    let (checked, method) = (checked(method), spanned(method, span));
+    let (checked, method) = (checked(method), names::with_span(method, span));
     quote_spanned!(span=> { let __row: &#checked = self; __row.#method() })
 }
 
 /// Returns the type of the row on which the method is called.
 fn checked(method: &Ident) -> Ident {
     format_ident!("__Row_{}", method, span = Span::mixed_site())
-}
-
-fn spanned(ident: &Ident, span: Span) -> Ident {
-    let mut ident = ident.clone();
-    ident.set_span(span);
-    ident
 }

@@ -52,6 +52,9 @@ pub(crate) fn create_directories(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
+    if path.is_file() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is a file, not a directory"));
+    }
     let mut missing = 0;
     for path in path.ancestors().take_while(|path| !path.as_os_str().is_empty()) {
         if exists(path)? {

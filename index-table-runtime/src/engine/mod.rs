@@ -69,6 +69,7 @@
 //!     cases, the caller looks up the row. A join adds and removes no entries.
 
 mod archive_options;
+mod committed;
 mod conflicts;
 mod cursor;
 mod data_file;
@@ -95,6 +96,7 @@ mod records;
 mod stamp;
 mod write;
 
+pub use committed::CommittedRow;
 pub(crate) use conflicts::Conflicts;
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
 pub(crate) use data_file::{DataFile, Marked, Piece, PieceFault, Pieces, PlaceInJournal};

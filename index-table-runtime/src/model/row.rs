@@ -5,6 +5,7 @@
 //! each later version. Rows of the current version have no such cost.
 
 mod fields;
+mod plain;
 mod unread;
 mod value;
 
@@ -73,6 +74,14 @@ pub(crate) fn encode<R: Entity>(
         push_number(VERSION.saturating_add(R::TABLE.version), out);
     }
     row.encode(RowOutput { lists, is_private: false, bytes: out })
+}
+
+/// Appends the version in front of the bytes of a row, if it is not the first one.
+#[cfg(feature = "json")]
+pub(crate) fn begin(version: u32, out: &mut Vec<u8>) {
+    if version != 1 {
+        push_number(VERSION.saturating_add(version), out);
+    }
 }
 
 /// Appends a varint.

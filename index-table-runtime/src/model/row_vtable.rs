@@ -28,11 +28,16 @@ use crate::model::{
 type Comparison = fn(&Lists, &[u8], &[u8]) -> bool;
 
 /// Loads the row with these bytes into an image. The outer error means that they are not such a row.
-type Load = fn(&Lists, &mut Image, &[u8]) -> Result<Result<()>, DecodeError>;
+type Load = fn(&'static TableSchema, &Lists, &mut Image, &[u8]) -> Result<Result<()>, DecodeError>;
 
 /// Like [`Load`], for a row that is not checked against its former version, with its entries in one index or in all.
-type LoadUnchecked =
-    fn(&Lists, &mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>;
+type LoadUnchecked = fn(
+    &'static TableSchema,
+    &Lists,
+    &mut Image,
+    &[u8],
+    Option<usize>,
+) -> Result<Result<()>, DecodeError>;
 
 /// Like [`Load`], for the row as it would be written now. The bytes are appended to the buffer.
 type LoadRenewed = fn(&Lists, &mut Image, &[u8], &mut Vec<u8>) -> Result<Result<()>, DecodeError>;
@@ -50,7 +55,7 @@ type Renew = fn(&Lists, &[u8]) -> Result<Vec<u8>, DecodeError>;
 type UnknownFields = fn(&Lists, &[u8], usize) -> Result<Unknown, DecodeError>;
 
 /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
-type Hash = fn(&Lists, &[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>;
+type Hash = fn(&'static TableSchema, &Lists, &[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>;
 
 /// The type of rows that are not decoded.
 struct Undeclared;
@@ -135,7 +140,8 @@ impl RowVtable {
         }
     }
 
-    /// Returns the functions for a table whose type of rows is not known. Its rows can't be decoded.
+    /// Returns the functions for a table whose type of rows is not known. Its rows can't be decoded. With the feature `json`, their
+    /// images are those of the recorded schema.
     pub(crate) const fn without_rows(
         schema: &'static TableSchema,
         aggregates: &'static [AggregateSchema],
@@ -148,10 +154,21 @@ impl RowVtable {
             schema,
             release: Release::UNKNOWN,
             distribution,
-            load: |_, _, _| Err(UNKNOWN),
-            load_unchecked: |_, _, _, _| Err(UNKNOWN),
+            #[cfg(not(feature = "json"))]
+            load: |_, _, _, _| Err(UNKNOWN),
+            #[cfg(feature = "json")]
+            load: |schema, lists, image, bytes| image.load_recorded(schema, lists, bytes, None),
+            #[cfg(not(feature = "json"))]
+            load_unchecked: |_, _, _, _, _| Err(UNKNOWN),
+            #[cfg(feature = "json")]
+            load_unchecked: |schema, lists, image, bytes, index| {
+                image.load_recorded(schema, lists, bytes, index)
+            },
             read: |_, _| Err(UNKNOWN),
-            hashed: |_, _, _, _| Err(UNKNOWN),
+            #[cfg(not(feature = "json"))]
+            hashed: |_, _, _, _, _| Err(UNKNOWN),
+            #[cfg(feature = "json")]
+            hashed: crate::model::maintain::recorded_hashes,
             check_conversion: None,
             renew: |_, _| Err(UNKNOWN),
             load_renewed: |_, _, _, _| Err(UNKNOWN),
@@ -285,7 +302,7 @@ impl TableRows {
     ///
     /// The outer error means that they are not such a row.
     pub(crate) fn load(&self, image: &mut Image, bytes: &[u8]) -> Result<Result<()>, DecodeError> {
-        (self.vtable.load)(&self.lists, image, bytes)
+        (self.vtable.load)(self.schema, &self.lists, image, bytes)
     }
 
     /// Like [`load`](TableRows::load), for a row that is not checked against its former version, with its entries in one index or
@@ -296,7 +313,7 @@ impl TableRows {
         bytes: &[u8],
         index: Option<usize>,
     ) -> Result<Result<()>, DecodeError> {
-        (self.vtable.load_unchecked)(&self.lists, image, bytes, index)
+        (self.vtable.load_unchecked)(self.schema, &self.lists, image, bytes, index)
     }
 
     /// Reads the row with these bytes, without checking its conversion.
@@ -311,7 +328,7 @@ impl TableRows {
         index: usize,
         values: &mut KeyBuf,
     ) -> Result<(), DecodeError> {
-        (self.vtable.hashed)(&self.lists, bytes, index, values)
+        (self.vtable.hashed)(self.schema, &self.lists, bytes, index, values)
     }
 
     /// Whether a stored row is equal to the row with the bytes `new`.
@@ -599,6 +616,7 @@ impl TableRows {
 }
 
 fn load<R: Entity>(
+    _: &'static TableSchema,
     lists: &Lists,
     image: &mut Image,
     bytes: &[u8],
@@ -631,10 +649,11 @@ fn load_renewed<R: Entity>(
         return Ok(image.load_stored(lists, &row, bytes, None));
     }
     // Its entries are those of the row as it reads back.
-    load::<R>(lists, image, renewed)
+    load::<R>(R::TABLE, lists, image, renewed)
 }
 
 fn load_unchecked<R: Entity>(
+    _: &'static TableSchema,
     lists: &Lists,
     image: &mut Image,
     bytes: &[u8],
@@ -647,6 +666,7 @@ fn load_unchecked<R: Entity>(
 }
 
 fn hashed<R: Entity>(
+    _: &'static TableSchema,
     lists: &Lists,
     bytes: &[u8],
     index: usize,

@@ -81,18 +81,25 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// # }
     /// ```
     pub fn available(mut self) -> Available<'txn, E> {
-        let missing = self.request.leave_out_missing();
-        let missing = missing.into_values().filter_map(|error| match error {
-            Error::ShardUnavailable { shard, reason } => Some(MissingShard { name: shard, reason }),
+        let missing = MissingShard::all(self.request.leave_out_missing());
+        Available { missing, scan: self }
+    }
+}
+
+impl MissingShard {
+    /// Returns the shards of these errors.
+    pub(super) fn all(missing: BTreeMap<u32, Error>) -> Vec<Self> {
+        let of = |error| match error {
+            Error::ShardUnavailable { shard, reason } => Some(Self { name: shard, reason }),
             _ => None,
-        });
-        Available { missing: missing.collect(), scan: self }
+        };
+        missing.into_values().filter_map(of).collect()
     }
 }
 
 impl ScanRequest<'_> {
     /// Limits the scan to the available shards. Returns the missing shards.
-    fn leave_out_missing(&mut self) -> BTreeMap<u32, Error> {
+    pub(super) fn leave_out_missing(&mut self) -> BTreeMap<u32, Error> {
         self.query.available = true;
         let mut missing = BTreeMap::new();
         let Ok(reader) = &self.reader else { return missing };

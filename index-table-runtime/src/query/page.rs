@@ -9,7 +9,7 @@ use crate::{
     model::{
         entity::{EntryReader, IndexEntry, Viewed},
         entry::{KeyBuffer, ShortEntry},
-        error::Result,
+        error::{Error, Result},
         row::{self, Body},
         schema::Source,
     },
@@ -49,9 +49,6 @@ pub(super) fn page_back<S, T>(
         items.push(item?);
     }
     items.reverse();
-    if size == 0 {
-        return Ok(Page { items, next: None, previous: None });
-    }
     let [after, before] = cursors;
     let preceding = if items.len() == size { more(&mut scan)? } else { None };
     Ok(Page { items, next: before, previous: preceding.or(after) })
@@ -59,15 +56,14 @@ pub(super) fn page_back<S, T>(
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Returns a page of `size` rows: the first rows, or the last rows of a scan with
-    /// [`before`](Scan::before). It has cursors to the next and the previous page, except for a page of 0
-    /// rows.
+    /// [`before`](Scan::before). It has cursors to the next and the previous page.
     ///
     /// Cost: the cost of [`rows`](Scan::rows) for this number of rows, and of one more step.
     ///
     /// # Errors
     ///
     /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) if the cursor of [`after`](Scan::after) or
-    /// [`before`](Scan::before) belongs to another scan, and
+    /// [`before`](Scan::before) belongs to another scan, [`Error::EmptyPage`](crate::Error::EmptyPage) if `size` is 0, and
     /// the [errors of reading](crate::Error#common-errors).
     pub fn page(mut self, size: usize) -> Result<Page<E::Row>> {
         self.request.reads_rows();
@@ -179,6 +175,13 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 }
 
 impl<'txn> ScanRequest<'txn> {
+    const fn refuse_empty_page(&self, size: usize) -> Result<()> {
+        if size == 0 {
+            return Err(Error::EmptyPage { table: self.schema.name });
+        }
+        Ok(())
+    }
+
     /// Limits the query to a page and the next entry, so that an engine that reads several entries at once reads no more.
     fn read_page(&mut self, size: usize) {
         let size = (size as u64).saturating_add(1);
@@ -192,6 +195,7 @@ impl<'txn> ScanRequest<'txn> {
         size: usize,
         push: &mut ReadRow<'_>,
     ) -> Result<[Option<Cursor>; 2]> {
+        self.refuse_empty_page(size)?;
         let query_hash = self.query_hash();
         let is_backward = self.before.is_some();
         let [after, before] = if is_backward {
@@ -206,9 +210,6 @@ impl<'txn> ScanRequest<'txn> {
             if !rows.read_row(push)? {
                 return Ok([before, after]);
             }
-        }
-        if size == 0 {
-            return Ok([None, None]);
         }
         if is_backward {
             let preceding = rows.advance()?.then(|| Cursor::new(query_hash, rows.entry()));
@@ -228,6 +229,7 @@ impl<'txn> ScanRequest<'txn> {
             &mut ShortEntry<'txn>,
         ) -> Option<Result<T>>,
     ) -> Result<Page<T>> {
+        self.refuse_empty_page(size)?;
         let query_hash = self.query_hash();
         let (mut last, mut buffer) = (ShortEntry::NOWHERE, KeyBuffer::new());
         if self.before.is_some() {
@@ -249,9 +251,6 @@ impl<'txn> ScanRequest<'txn> {
                 return Ok(Page { items, next: None, previous });
             };
             items.push(item?);
-        }
-        if size == 0 {
-            return Ok(Page { items, next: None, previous: None });
         }
         let more = scan.next().transpose()?.is_some();
         let next = more.then(|| Cursor::new(query_hash, last.in_buffer(&mut buffer)));

@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use super::{
-    Bounds, Cursor,
+    Bounds, Cursor, MissingShard,
     conditions::{Conditions, Existence, Hashed, Stop},
     cursor,
     entry_scan::EntryScan,
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     engine::{Count, Query, Read},
     model::{
+        entry::{Position, RawEntry},
         error::{Error, Result},
         row_vtable::TableRows,
         schema::{Source, TableSchema},
@@ -72,14 +73,21 @@ impl<'txn> ScanRequest<'txn> {
         Ok(entries.advance()?.then(|| entries.entry().primary_key.to_vec()))
     }
 
-    /// Returns the encoded primary keys of the first entries.
-    pub(crate) fn first_keys(mut self, limit: u64) -> Result<Vec<Vec<u8>>> {
+    /// Returns the first entries after a position, of the available shards, and the missing shards.
+    pub(crate) fn first_entries(
+        mut self,
+        after: Option<&Position>,
+        limit: u64,
+    ) -> Result<(Vec<Position>, Vec<MissingShard>)> {
+        let missing = MissingShard::all(self.leave_out_missing());
         self.query.limit = Some(limit);
-        let (mut entries, mut keys) = (self.cursor(None), Vec::new());
-        while entries.advance()? {
-            keys.push(entries.entry().primary_key.to_vec());
+        self.query.position = after.cloned();
+        let (mut cursor, mut entries) = (self.cursor(None), Vec::new());
+        while cursor.advance()? {
+            let RawEntry { key, primary_key, .. } = cursor.entry();
+            entries.push(Position { key: key.to_vec(), primary_key: primary_key.to_vec() });
         }
-        Ok(keys)
+        Ok((entries, missing))
     }
 
     /// Returns a hash of the query, which identifies it in cursors.

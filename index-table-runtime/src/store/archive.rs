@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{
     engine::{
-        CommitNumber,
+        CommitNumber, CommittedRow,
         files::{self, DATA_FILE},
-        lmdb::{Archive, Base, Until},
+        lmdb::{Archive, Base, Until, WatchedRows},
     },
     model::error::{Error, Result},
     usage::Progress,
@@ -235,10 +235,12 @@ impl<'a> RestoreArchive<'a> {
         let io = |source| Error::io(path, source);
         let partial = Partial::create(path).map_err(io)?;
         let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
-        archive.copy(&base, &file, &mut report)?;
-        let last = archive.apply(&base, &last, &partial.0, &mut report);
+        archive.copy(&base, (&file, path), &mut report)?;
+        let last = archive.apply(&base, &last, &partial.0, &mut report, None);
         let last = last.map_err(|error| match &error {
-            Error::Io { path: failed, .. } if failed.starts_with(&partial.0) => {
+            Error::Io { path: failed, .. } | Error::DiskFull { path: failed, .. }
+                if failed.starts_with(&partial.0) =>
+            {
                 at_path(error, path)
             }
             _ => error,
@@ -249,6 +251,50 @@ impl<'a> RestoreArchive<'a> {
         complete(&partial.0, &BTreeMap::from([(0, last)]))?;
         partial.finish(path).map_err(io)?;
         Ok(last.into())
+    }
+}
+
+impl RestoreArchive<'_> {
+    /// Calls `each` with the rows of a table that the commits since a time have written or deleted, in the order of the commits. A row
+    /// that a commit writes several times is passed each time, with the row before the commit. For tools.
+    ///
+    /// A copy of the store is restored in the directory `path`, which must not exist, and removed at the end. Memory does not grow with
+    /// the commits.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`](RestoreArchive::run) and of `each`; [`Error::NotOffered`] for the archive of a sharded store.
+    #[doc(hidden)]
+    pub fn rows_since(
+        self,
+        path: impl AsRef<Path>,
+        table: &str,
+        since: SystemTime,
+        each: &mut dyn FnMut(CommittedRow<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Self { archive, mut progress, .. } = self;
+        let (path, begun, mut done) = (path.as_ref(), Instant::now(), 0);
+        let archive = Archive::open(&archive)?;
+        if archive.is_sharded_at(&Until::End)? {
+            return Err(Error::NotOffered {
+                what: "the commits of a sharded store's archive; each shard has its own, so a commit is known in parts",
+            });
+        }
+        let since = nanoseconds(since);
+        let base = archive.base(&Until::Time(since))?;
+        let total = archive.bytes(&base)?;
+        let mut report = |bytes: u64| {
+            done += bytes;
+            if let Some(progress) = &mut progress {
+                progress(Progress::new("bytes", done, Some(total), begun));
+            }
+        };
+        let io = |source| Error::io(path, source);
+        let partial = Partial::create(path).map_err(io)?;
+        let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
+        archive.copy(&base, (&file, path), &mut report)?;
+        let watched = WatchedRows { table, since, each };
+        archive.apply(&base, &Until::End, &partial.0, &mut report, Some(watched)).map(drop)
     }
 }
 

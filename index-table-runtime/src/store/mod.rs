@@ -41,7 +41,7 @@ pub(crate) use sharded::{
 pub(crate) use txn::Unreadable;
 pub use txn::{ReadTxn, Shareable, WriteTxn};
 use waiting::Waiting;
-pub(crate) use waiting::wait_for;
+pub(crate) use waiting::{wait_for, wait_for_commit};
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -386,7 +386,16 @@ impl Options {
     ///
     /// The errors of [`Store::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
-        let path = path.as_ref();
+        self.open_path(path.as_ref()).map_err(|error| match error {
+            // Its advice is to open the store read-only.
+            Error::ReadOnly { path, source: Some(source) } if self.read_only => {
+                Error::Io { path, source }
+            }
+            error => error,
+        })
+    }
+
+    fn open_path(&self, path: &Path) -> Result<Store> {
         if !self.read_only && !self.follower {
             sharded::refuse_new_shard(path)?;
         }

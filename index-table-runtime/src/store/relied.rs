@@ -169,7 +169,7 @@ impl OpenTable {
     }
 
     /// Whether this process knows all references to the table.
-    fn has_referrers(&self, reader: Reader<'_>) -> Result<bool> {
+    pub(crate) fn has_referrers(&self, reader: Reader<'_>) -> Result<bool> {
         for part in reader.recorded_parts()? {
             let Some(record) = reader.record(&part)? else { continue };
             let Some(by) = Referrer::decode(self.schema.name, &part, record)? else { continue };

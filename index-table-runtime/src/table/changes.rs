@@ -372,6 +372,51 @@ impl<R: Entity> Changes<R> {
         self.consumer.lag(&self.store.read()?)
     }
 
+    /// Waits until there are changes that this consumer has not committed. Returns false if there are none after the timeout. If
+    /// other workers [share](Changes::share) the consumer, these changes may be theirs.
+    ///
+    /// A commit of this process ends the wait at once. The store is read every 20 ms for commits of other processes, and every
+    /// 100 ms on a server.
+    ///
+    /// Cost: that of [`lag`](Changes::lag) for each time that the store is read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WriteInProgress`] if this thread has a write transaction of the store; [`Error::NoConsumer`]; the errors of
+    /// [`Store::read`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(changes)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// let mut changes = notes.changes(&store, "mailer")?;
+    /// assert!(!changes.wait(Duration::from_millis(5))?);
+    /// store.transaction(|txn| notes.insert(txn, &Note { id: 1 }))?;
+    /// while changes.wait(Duration::from_millis(5))? {
+    ///     changes.next_batch(100)?.commit(&store)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait(&self, timeout: Duration) -> Result<bool> {
+        self.consumer.wait(&self.store, timeout)
+    }
+
     /// Continues at the oldest change that is kept, after [`Error::ChangesMissed`]. Returns the number of missed
     /// changes.
     ///

@@ -9,11 +9,10 @@ use crate::{
         error::Result,
         expiry::{Expires, is_expired},
         row,
-        schema::Source,
     },
     query::Scan,
     store::{ReadTxn, Store},
-    upkeep::expiry,
+    upkeep::expiry::{self, Expired, Pass},
 };
 
 impl<R: Entity> Table<R> {
@@ -24,7 +23,12 @@ impl<R: Entity> Table<R> {
     /// If it takes longer with its commit, the next transaction deletes fewer rows. Between two transactions, other
     /// writers get their turn. If another writer gives a row a later time during this call, the row stays.
     ///
-    /// Cost: one step for each row in the index, then a `delete`.
+    /// A row that can't be deleted, because another row refers to it or because it can't be read, stays, and the rows after it are
+    /// deleted. The same is true for rows in shards that are not available. [`expire_report`](Table::expire_report) returns them.
+    /// With the feature `tracing`, the first of them is an event of the level `WARN`, and their number is
+    /// [`Usage::refused_expiries`](crate::Usage::refused_expiries).
+    ///
+    /// Cost: one step for each row in the index, then a `delete`. Rows that can't be deleted are read by each call.
     ///
     /// # Errors
     ///
@@ -68,7 +72,60 @@ impl<R: Entity> Table<R> {
     where
         R: Expires,
     {
-        expiry::expire(store, &self.open, now, limit)
+        Ok(self.expire_report(store, now, limit)?.deleted)
+    }
+
+    /// As [`expire`](Table::expire), and returns the rows that could not be deleted as well.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`expire`](Table::expire).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    ///
+    /// use index_table::{Error, IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(expires = ends)]
+    /// struct Session {
+    ///     #[primary_key]
+    ///     id: u64,
+    ///     ends: SystemTime,
+    /// }
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(session)]
+    /// struct Audit {
+    ///     #[primary_key]
+    ///     id: u64,
+    ///     #[references(Session)]
+    ///     session: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let (sessions, audits) = (SessionRepository::open(&store)?, AuditRepository::open(&store)?);
+    /// let ends = SystemTime::now();
+    /// store.transaction(|txn| {
+    ///     (1..=9).try_for_each(|id| sessions.insert(txn, &Session { id, ends }))?;
+    ///     audits.insert(txn, &Audit { id: 1, session: 3 })
+    /// })?;
+    /// let expired = sessions.expire_report(&store, ends, 1000)?;
+    /// assert_eq!((expired.deleted, expired.refused), (8, 1));
+    /// assert!(matches!(expired.refusal, Some(Error::Referenced { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn expire_report(&self, store: &Store, now: SystemTime, limit: u64) -> Result<Expired>
+    where
+        R: Expires,
+    {
+        expiry::expire(store, &self.open, now, limit, &mut Pass::default())
     }
 
     /// Returns a scan of the rows that have not expired now, in the order of their primary keys. Other queries
@@ -141,10 +198,17 @@ impl<R: Entity> Table<R> {
         let name = R::TABLE.name;
         let lists = Arc::clone(&self.open.rows.lists);
         let archive = move |rows: &[Vec<u8>]| {
-            let decoded: Result<Vec<R>, _> =
-                rows.iter().map(|row| row::decode(&lists, row)).collect();
-            let rows = decoded.map_err(|error| R::TABLE.corrupt(Source::Facts, &[], error))?;
-            archive(&rows).map_err(|error| expiry::failed(name, error))
+            let (mut decoded, mut unreadable) = (Vec::with_capacity(rows.len()), Vec::new());
+            for (at, row) in rows.iter().enumerate() {
+                match row::decode(&lists, row) {
+                    Ok(row) => decoded.push(row),
+                    Err(error) => unreadable.push((at, error)),
+                }
+            }
+            if !decoded.is_empty() {
+                archive(&decoded).map_err(|error| expiry::failed(name, error))?;
+            }
+            Ok(unreadable)
         };
         *self.open.shared.archive() = Some(Arc::new(archive));
     }

@@ -19,19 +19,14 @@ use crate::{
     placement::shards::{ShardRecord, place_of},
     store::{OpenTable, ReadTxn, Store, WriteTxn, engine_of},
     upkeep::{
-        cascade,
         changes::{self, ChangeConsumer},
-        expiry,
+        expiry::{self, Expired, Pass},
         moves::Move,
         recorded,
         verify::{Repair, Verify, VerifyReport},
     },
     usage::{Latency, Progress},
-    write::{
-        Scratch,
-        queue::{self, Lag},
-        rows::{self, Cascading},
-    },
+    write::queue::{self, Lag},
 };
 
 /// All tables of a store, opened from its catalog. From [`Store::open_recorded`].
@@ -332,6 +327,16 @@ impl UntypedTable {
         super::json::append(&self.open, entry.primary_key, entry.data, out)
     }
 
+    /// Returns the version of a row, and the position of its list in [`Store::row_lists`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]
+    pub fn list_of(&self, entry: &UntypedEntry<'_>) -> Result<(u32, u32)> {
+        row::list(entry.data)
+            .map_err(|error| self.open.corrupt(Source::Facts, entry.primary_key, error))
+    }
+
     /// Returns the fields of the primary key.
     #[must_use]
     pub fn primary_key(&self) -> Vec<UntypedField> {
@@ -404,21 +409,6 @@ impl UntypedTable {
         txn.fact(&self.open, primary_key)
     }
 
-    /// Deletes the row with this encoded primary key. Returns false if there is none.
-    ///
-    /// # Errors
-    ///
-    /// The errors of the repository's `delete`; [`Error::NotOffered`] for a table without its struct.
-    pub fn delete(&self, txn: &mut WriteTxn<'_>, primary_key: &[u8]) -> Result<bool> {
-        if !self.open.rows.has_rows() {
-            return Err(Error::NotOffered { what: "writing a table without its struct" });
-        }
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
-        let row = (primary_key, Cascading::No);
-        let deleted = rows::delete(&self.open.rows, &mut writer, row, old, written)?;
-        cascade::finish(txn, &self.open, primary_key, deleted)
-    }
-
     /// Returns the consumers of the table's change stream, in the order of their names; none without a change stream.
     ///
     /// # Errors
@@ -455,14 +445,19 @@ impl UntypedTable {
         Ok(reader.count(&Query::new(source, expiry.expired(now)))?.found)
     }
 
-    /// Deletes the rows that have expired, up to `limit` of them, and returns their number; 0 if the rows of the table
-    /// don't expire.
+    /// Deletes the rows that have expired, up to `limit` of them; none if the rows of the table don't expire. See
+    /// [`Table::expire_report`].
     ///
     /// # Errors
     ///
     /// The errors of the repository's `expire`.
-    pub fn expire(&self, store: &Store, now: SystemTime, limit: u64) -> Result<u64> {
-        expiry::expire(store, &self.open, now, limit)
+    pub fn expire(&self, store: &Store, now: SystemTime, limit: u64) -> Result<Expired> {
+        expiry::expire(store, &self.open, now, limit, &mut Pass::default())
+    }
+
+    #[cfg(feature = "json")]
+    pub(super) const fn of(open: Arc<OpenTable>) -> Self {
+        Self { open }
     }
 
     pub(super) const fn open_table(&self) -> &Arc<OpenTable> {

@@ -10,9 +10,9 @@ use crate::{
     model::{
         KeyRange,
         error::{Error, Result},
-        key::{KeyShape, kept_list, kept_text, shape_of},
+        key::{KeyShape, kept_list, kept_text, parameter, shape_of_type},
         row::{self, RowValue},
-        schema::{KeyField, KeyForm, Source, inside},
+        schema::{KeyField, KeyForm, Source},
     },
     sort::Sorters,
     store::ReadTxn,
@@ -88,7 +88,7 @@ impl UntypedTable {
             });
         }
         let declared = schema.fields.iter().find(|field| field.stored == name)?.declared;
-        spelled(if each { parameter(declared)? } else { declared })
+        shape_of_type(if each { parameter(declared)? } else { declared })
     }
 
     /// Returns the names of the fields of rows, as last declared.
@@ -121,12 +121,23 @@ impl UntypedTable {
                 continue;
             }
             let entry = rows.entry();
-            let values = row::values(&open.rows.lists, entry.data);
-            let (_, values) =
-                values.map_err(|error| open.corrupt(Source::Facts, entry.primary_key, error))?;
+            let values = self.row_values(entry.primary_key, entry.data)?;
             each(entry.primary_key, &values, entry.data)?;
         }
         Ok(())
+    }
+
+    /// Returns the values of the fields of a row, by name, in the order of the names.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]
+    pub fn row_values(&self, primary_key: &[u8], row: &[u8]) -> Result<Vec<(String, RowValue)>> {
+        let open = self.open_table();
+        match row::values(&open.rows.lists, row) {
+            Ok((_, values)) => Ok(values),
+            Err(error) => Err(open.corrupt(Source::Facts, primary_key, error)),
+        }
     }
 
     /// Returns an index with a key of these fields, which takes the place of no other. `has_data` is true for an index with included
@@ -258,25 +269,6 @@ fn tree(leaf_bytes: u64, branch_bytes: u64) -> (u64, u32) {
     (all, depth)
 }
 
-/// Returns the shape of a type of the standard library, as it is spelled.
-fn spelled(declared: &str) -> Option<KeyShape> {
-    if let Some(inner) = inside(declared, "Option") {
-        return shape_of(&format!("option<{}>", spelled(inner)?));
-    }
-    match declared.rsplit("::").next().unwrap_or(declared).trim() {
-        "String" => shape_of("text"),
-        name @ ("u8" | "u16" | "u32" | "u64" | "u128" | "i8" | "i16" | "i32" | "i64" | "i128"
-        | "bool" | "char" | "f32" | "f64") => shape_of(name),
-        _ => None,
-    }
-}
-
-/// Returns the only parameter of a type.
-fn parameter(declared: &str) -> Option<&str> {
-    let (_, rest) = declared.split_once('<')?;
-    rest.strip_suffix('>').map(str::trim)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,18 +280,5 @@ mod tests {
         assert_eq!(tree(PAGE * 95 / 100 * 100, 20), (101, 2));
         let (pages, depth) = tree(PAGE * 100_000, 20);
         assert!(depth == 4 && pages > 105_000, "{pages} {depth}");
-    }
-
-    #[test]
-    fn shapes_are_known_by_types_as_they_are_spelled() {
-        let shown = |declared| spelled(declared).map(|shape| shape.to_string());
-        assert_eq!(shown("u64").as_deref(), Some("u64"));
-        assert_eq!(shown("std::string::String").as_deref(), Some("text"));
-        assert_eq!(shown("Option<i32>").as_deref(), Some("option<i32>"));
-        assert_eq!(shown("Vec<u8>"), None);
-        assert_eq!(
-            parameter("Vec<u8>").and_then(spelled).map(|shape| shape.to_string()).as_deref(),
-            Some("u8")
-        );
     }
 }

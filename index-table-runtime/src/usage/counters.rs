@@ -14,6 +14,7 @@ pub(crate) struct TableCounters {
     pub(crate) indexes: Box<[ReadCounters]>,
     writes: [AtomicU64; 4],
     written: Box<[AtomicU64]>,
+    refused_expiries: AtomicU64,
 }
 
 impl TableCounters {
@@ -21,7 +22,8 @@ impl TableCounters {
         let (facts, writes) = (ReadCounters::default(), Default::default());
         let indexes = schema.indexes.iter().map(|_| ReadCounters::default()).collect();
         let written = schema.indexes.iter().map(|_| AtomicU64::new(0)).collect();
-        Self { schema, facts, indexes, writes, written }
+        let refused_expiries = AtomicU64::new(0);
+        Self { schema, facts, indexes, writes, written, refused_expiries }
     }
 
     /// Returns the counters of an index or of the fact table.
@@ -47,6 +49,15 @@ impl TableCounters {
 
     pub(crate) fn writes(&self, kind: RowWrite) -> u64 {
         self.writes.get(kind as usize).map_or(0, load)
+    }
+
+    /// Counts an expired row that could not be deleted.
+    pub(crate) fn note_refused_expiry(&self) {
+        self.refused_expiries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn refused_expiries(&self) -> u64 {
+        load(&self.refused_expiries)
     }
 
     /// Returns the number of writes of rows of all kinds.

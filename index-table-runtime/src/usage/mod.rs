@@ -89,6 +89,9 @@ pub struct Usage {
     pub updates: u64,
     /// Rows that were deleted.
     pub deletes: u64,
+    /// How often an expired row could not be deleted; see [`Expired::refused`](crate::Expired::refused). The same row counts again
+    /// each time.
+    pub refused_expiries: u64,
     /// The usage of the indexes, in the order of their declaration.
     pub indexes: Vec<IndexUsage>,
 }
@@ -128,6 +131,7 @@ impl Usage {
             puts: counters.writes(RowWrite::Put),
             updates: counters.writes(RowWrite::Update),
             deletes: counters.writes(RowWrite::Delete),
+            refused_expiries: counters.refused_expiries(),
             indexes: Vec::new(),
         };
         let schema = counters.schema;

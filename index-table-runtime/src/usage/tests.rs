@@ -21,9 +21,20 @@ fn reasons(index: &IndexSchema, inserts: u64, figures: [u64; 4]) -> Vec<String> 
     let [queries, entries, facts, written] = figures;
     let advice = Vec::new();
     let usage = IndexUsage { name: "year", strategy: "", queries, entries, facts, written, advice };
-    let [gets, scans, scanned, puts, updates, deletes] = [0; 6];
+    let [gets, scans, scanned, puts, updates, deletes, refused_expiries] = [0; 7];
     let (table, indexes) = ("films", Vec::new());
-    let rows = Usage { table, gets, scans, scanned, inserts, puts, updates, deletes, indexes };
+    let rows = Usage {
+        table,
+        gets,
+        scans,
+        scanned,
+        inserts,
+        puts,
+        updates,
+        deletes,
+        refused_expiries,
+        indexes,
+    };
     advice::of(index, &rows, &usage)
 }
 

@@ -7,7 +7,7 @@ mod on {
     use tracing::{Span, field::Empty};
 
     use crate::{
-        model::{lists::CopyFault, schema::Source},
+        model::{error::Error, lists::CopyFault, schema::Source},
         usage::{Stats, TableCounters},
     };
 
@@ -43,6 +43,14 @@ mod on {
             target: "index_table", table, other,
             "table `{table}` is new and empty, and has the primary key and the fields of table `{other}`, which this process \
              has not opened; if it is the same table with a new name, declare `#[table(name = \"{table}\", was = \"{other}\")]`"
+        );
+    }
+
+    /// Logs that an expired row could not be deleted.
+    pub(crate) fn refused_expiry(table: &str, error: &Error) {
+        tracing::warn!(
+            target: "index_table", table,
+            "expired rows of table `{table}` can't be deleted; the first: {error}"
         );
     }
 
@@ -89,7 +97,7 @@ mod off {
     use std::path::Path;
 
     use crate::{
-        model::{lists::CopyFault, schema::Source},
+        model::{error::Error, lists::CopyFault, schema::Source},
         usage::{Stats, TableCounters},
     };
 
@@ -120,6 +128,9 @@ mod off {
     pub(crate) const fn similar_table(_: &str, _: &str) {}
 
     #[inline]
+    pub(crate) const fn refused_expiry(_: &str, _: &Error) {}
+
+    #[inline]
     pub(crate) const fn damaged_lists(_: &str, _: &CopyFault) {}
 
     #[inline]
@@ -136,9 +147,9 @@ mod off {
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{
-    Trace, announced_index, damaged_list_copies, damaged_lists, similar_table, span,
+    Trace, announced_index, damaged_list_copies, damaged_lists, refused_expiry, similar_table, span,
 };
 #[cfg(feature = "tracing")]
 pub(crate) use on::{
-    Trace, announced_index, damaged_list_copies, damaged_lists, similar_table, span,
+    Trace, announced_index, damaged_list_copies, damaged_lists, refused_expiry, similar_table, span,
 };

@@ -77,7 +77,7 @@ pub(crate) fn next<N: Sequence>(
     leading: &[u8],
 ) -> Result<Next<N>> {
     if leading.len() > LONGEST {
-        return Err(schema.too_long(Source::Facts, leading, leading.len()));
+        return Err(schema.too_long(Source::Facts, leading, None, leading.len()));
     }
     let (table, key) = (schema.name, PhantomData);
     let numbering = Numbering {

@@ -131,7 +131,8 @@ pub(crate) fn check_shared(
                 if !own.contains(&Some(other)) {
                     let further = other.max(new.primary_key());
                     if further.len() > room {
-                        return Err(schema.too_long(source, key, key.len() + further.len()));
+                        let (row, len) = (Some(new.primary_key()), key.len() + further.len());
+                        return Err(schema.too_long(source, key, row, len));
                     }
                     break;
                 }

@@ -12,6 +12,7 @@ use crate::{
     locks::{Mutex, MutexGuard},
     model::{
         error::{Error, Result},
+        key::DecodeError,
         lists::Lineage,
         maintain::Image,
     },
@@ -33,8 +34,10 @@ pub(crate) struct SharedTable {
     pub(crate) orders: OnceLock<Orders>,
 }
 
-/// A function that gets the bytes of rows before they are deleted.
-pub(crate) type Archive = Arc<dyn Fn(&[Vec<u8>]) -> Result<()> + Send + Sync>;
+/// A function that gets the bytes of rows before they are deleted. It returns the positions of those that can't be read, and
+/// leaves them out.
+pub(crate) type Archive =
+    Arc<dyn Fn(&[Vec<u8>]) -> Result<Vec<(usize, DecodeError)>> + Send + Sync>;
 
 impl SharedTable {
     /// Locks the function that gets expired rows.

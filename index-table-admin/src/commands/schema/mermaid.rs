@@ -2,51 +2,38 @@
 
 use std::fmt::Write as _;
 
-use index_table::report::{SchemaIndex, SchemaTable, StoreSchema};
+use index_table::report::StoreSchema;
+
+use crate::diagram::{Entity, entities};
 
 /// Returns an entity-relationship diagram.
 pub(super) fn picture(schema: &StoreSchema) -> String {
-    let mut text = "erDiagram\n".to_owned();
-    for table in &schema.tables {
-        entity(&mut text, table);
+    let (mut text, all) = ("erDiagram\n".to_owned(), entities(schema));
+    for own in &all {
+        entity(&mut text, own);
     }
-    for table in &schema.tables {
-        for reference in references(table) {
-            let to = reference.options.iter().find_map(|option| option.strip_prefix("to="));
-            let name = reference.name.trim_start_matches('@');
+    for own in &all {
+        for reference in &own.references {
             // Writing to a text can't fail.
             let _ = writeln!(
                 text,
                 "    \"{}\" }}o--|| \"{}\" : \"{}\"",
-                quoted(&table.table),
-                quoted(to.unwrap_or_default()),
-                quoted(name)
+                quoted(&own.table.table),
+                quoted(reference.to),
+                quoted(reference.name)
             );
         }
     }
     text
 }
 
-fn references(table: &SchemaTable) -> impl Iterator<Item = &SchemaIndex> {
-    table.indexes.iter().filter(|index| index.strategy == "reference")
-}
-
-fn entity(text: &mut String, table: &SchemaTable) {
-    let _ = writeln!(text, "    \"{}\" {{", quoted(&table.table));
-    for field in &table.rows.fields {
-        let is_primary = table.primary_key.iter().any(|key| key.name == field.name);
-        let is_in = |index: &&SchemaIndex| index.key.iter().any(|key| key.name == field.name);
-        let refers = references(table).any(|index| is_in(&index));
-        let keys: Vec<_> = [(is_primary, "PK"), (refers, "FK")]
-            .iter()
-            .filter(|(is, _)| *is)
-            .map(|(_, key)| *key)
-            .collect();
-        let indexes = table.indexes.iter().filter(is_in);
-        let indexes =
-            indexes.filter(|index| !["reference", "aggregate"].contains(&index.strategy.as_str()));
-        let indexes: Vec<_> = indexes.map(|index| quoted(&index.name)).collect();
-        let _ = write!(text, "        {} {}", word(&field.declared), word(&field.name));
+fn entity(text: &mut String, own: &Entity<'_>) {
+    let _ = writeln!(text, "    \"{}\" {{", quoted(&own.table.table));
+    for field in &own.fields {
+        let keys = [(field.is_primary, "PK"), (field.is_foreign, "FK")];
+        let keys: Vec<_> = keys.iter().filter(|(is, _)| *is).map(|(_, key)| *key).collect();
+        let indexes: Vec<_> = field.indexes.iter().map(|index| quoted(index)).collect();
+        let _ = write!(text, "        {} {}", word(field.declared), word(field.name));
         if !keys.is_empty() {
             let _ = write!(text, " {}", keys.join(","));
         }

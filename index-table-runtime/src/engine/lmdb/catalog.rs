@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Returns the handle to a database, if the file has it.
-fn find<'e>(
+pub(super) fn find<'e>(
     env: &'e Env,
     txn: RoTxn<'e, WithoutTls>,
     name: &str,

@@ -65,24 +65,9 @@ impl Engine {
             heed::Error::Io(source) if source.kind() == io::ErrorKind::StaleNetworkFileHandle => {
                 Error::LockFile { path: self.path.clone(), reason: ANOTHER_FILE }
             }
-            heed::Error::Io(source) => self.io(source),
+            heed::Error::Io(source) => written(&self.path, source),
             error => failed(&self.path, error),
         }
-    }
-
-    /// Converts an I/O error. LMDB reports an incomplete write as EIO, and its usual cause is a full disk.
-    fn io(&self, source: io::Error) -> Error {
-        let no_room = if process::is_eio(&source) { self.lack_of_room() } else { None };
-        Error::io(&self.path, no_room.unwrap_or(source))
-    }
-
-    fn lack_of_room(&self) -> Option<io::Error> {
-        let length = fs::metadata(self.path.join(FILE)).ok()?.len();
-        // Writing more than the limit may end the process.
-        if process::file_limit().saturating_sub(length) < files::SAMPLE as u64 {
-            return Some(io::ErrorKind::FileTooLarge.into());
-        }
-        files::lack_of_room(&self.path)
     }
 
     /// Converts the error of a write, and records in `retry` whether the closure can run again.
@@ -197,6 +182,22 @@ pub(super) fn not_reserved(path: &Path, source: io::Error) -> Error {
         },
         _ => not_opened(path, source),
     }
+}
+
+/// Returns the error of a write to the data file in a directory. LMDB reports an incomplete write as EIO, and its usual cause is a
+/// full disk.
+pub(super) fn written(directory: &Path, source: io::Error) -> Error {
+    let no_room = if process::is_eio(&source) { lack_of_room(directory) } else { None };
+    Error::io(directory, no_room.unwrap_or(source))
+}
+
+fn lack_of_room(directory: &Path) -> Option<io::Error> {
+    let length = fs::metadata(directory.join(FILE)).ok()?.len();
+    // Writing more than the limit may end the process.
+    if process::file_limit().saturating_sub(length) < files::SAMPLE as u64 {
+        return Some(io::ErrorKind::FileTooLarge.into());
+    }
+    files::lack_of_room(directory)
 }
 
 /// Returns the error of a file of the store that can't be opened.

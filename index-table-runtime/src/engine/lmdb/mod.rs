@@ -77,6 +77,7 @@ pub(crate) use journal::archive::{
     known,
     restore::{Archive, Until},
     restore_shards::{ManagerEntries, Parts},
+    watched::WatchedRows,
 };
 pub(crate) use journal::shards::SharedJournal;
 pub(crate) use journalled::ManagerArchive;

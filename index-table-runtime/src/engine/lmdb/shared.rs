@@ -116,7 +116,7 @@ fn further_key(
 ) -> Result<Vec<u8>> {
     let further = [key, primary_key].concat();
     if further.len() > MAX_KEY_LEN {
-        return Err(schema.too_long(Source::Index(index), key, further.len()));
+        return Err(schema.too_long(Source::Index(index), key, Some(primary_key), further.len()));
     }
     Ok(further)
 }

@@ -462,7 +462,8 @@ impl Write for Writer<'_> {
         if let Some(first) = first.filter(|first| first != primary_key) {
             let len = key.len() + first.as_slice().max(primary_key).len();
             if len > MAX_KEY_LEN {
-                return Err(self.tables.schema.too_long(Source::Index(index), key, len));
+                let (source, row) = (Source::Index(index), Some(primary_key));
+                return Err(self.tables.schema.too_long(source, key, row, len));
             }
         }
         let entry = (key.len(), data.to_vec());

@@ -26,6 +26,10 @@ impl Error {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 Self::ReadOnly { path: path.to_owned(), source: Some(source) }
             }
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory if path.is_file() => {
+                let source = io::Error::new(source.kind(), "it is a file, not a directory");
+                Self::io(path, source)
+            }
             _ => Self::io(path, source),
         }
     }
@@ -124,7 +128,7 @@ impl Error {
             ConsumerShared { table, consumer }
             ChangesLeft { table, consumer, changes }
             UniqueViolation { table, index, key, holder }
-            KeyTooLong { table, index, key, len }
+            KeyTooLong { table, index, key, row, len }
             SchemaMismatch { table, difference, way_out }
             Corrupt { table, index, key, reason }
             NewerRow { table, index, key, version, known }
@@ -134,6 +138,7 @@ impl Error {
             MapFull { map_size }
             GrowthBlocked { map_size, readers, oldest }
             InvalidCursor { reason }
+            EmptyPage { table }
             NotCombinable { table, index, reason }
             WrongStore { table }
             SnapshotTooOld { table }
@@ -280,10 +285,14 @@ fn of_store(failure: StoreFailure) -> Error {
 }
 
 impl EncodeError {
-    pub(crate) fn of(self, table: &'static str) -> Error {
+    /// Returns the error of the row with this primary key.
+    pub(crate) fn of(self, table: &'static str, key: impl FnOnce() -> String) -> Error {
         match self.0 {
             Reason::Store(error) => *error,
-            Reason::Row(error) => Error::Codec { table, reason: error.to_string() },
+            Reason::Row(error) => {
+                let reason = format!("the one with primary key {}: {error}", key());
+                Error::Codec { table, reason }
+            }
         }
     }
 }

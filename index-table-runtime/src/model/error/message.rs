@@ -10,7 +10,8 @@ pub(super) fn shown_number(number: u64) -> String {
 /// Returns the reason why a store can't be written to, and the remedy.
 pub(super) fn read_only(source: Option<&io::Error>) -> String {
     match source {
-        None => "was opened with `read_only(true)`; open it without, to write".to_owned(),
+        None => "was opened with `read_only(true)`, or is a follower's; to write, open it without, or promote the \
+                 follower".to_owned(),
         Some(source) => format!(
             "can't be written to ({source}); allow it, or open it with \
              `Store::options().read_only(true)` to read"

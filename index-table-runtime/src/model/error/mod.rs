@@ -253,7 +253,7 @@ pub enum Error {
     /// The sum of a group of an aggregate would be out of range. On a server, reading the group returns this error, and not
     /// the write.
     #[error(
-        "a sum of the group {key} in aggregate `{aggregate}` of table `{table}` would have more than 128 bits; write a \
+        "a sum of the group {key} in aggregate `{aggregate}` of table `{table}` would not fit: a sum of integers has at most 128 bits, and a sum of `Decimal`s at most 96; write a \
          smaller number, or delete rows of the group first"
     )]
     AggregateOverflow {
@@ -306,9 +306,10 @@ pub enum Error {
 
     /// A key is longer than LMDB's limit.
     #[error(
-        "the key {key} of {} in table `{table}` has {len} bytes, and LMDB's limit is \
+        "the key {key} of {} in table `{table}`{} has {len} bytes, and LMDB's limit is \
          {MAX_KEY_LEN}{}",
         index_or("the primary key", *index),
+        row.as_ref().map_or(String::new(), |row| format!(", of the row with primary key {row},")),
         if index.is_some() {
             " (the primary key is part of it unless the index is unique); index a long field as \
              `hash(field)`, which finds equal values, or keep a shortened copy of it to index"
@@ -323,6 +324,8 @@ pub enum Error {
         index: Option<&'static str>,
         /// The key, truncated.
         key: String,
+        /// The primary key of the row; `None` if the key is not of one row, or is the primary key.
+        row: Option<String>,
         /// The length of the key's encoding, with the primary key if it is part of the entry's key.
         len: usize,
     },
@@ -469,6 +472,15 @@ pub enum Error {
         reason: &'static str,
     },
 
+    /// A page of 0 rows was requested. It would have no cursors, like the only page of a scan.
+    #[error(
+        "a page of table `{table}` has to have at least 1 row; pass its greatest number of rows to `page`"
+    )]
+    EmptyPage {
+        /// The table.
+        table: &'static str,
+    },
+
     /// A scan can't be part of a [`Combined`](crate::Combined), of a watch or of a deletion, or its parts are
     /// incompatible.
     #[error(
@@ -575,8 +587,9 @@ pub enum Error {
     /// The map has to be replaced by a larger one, but transactions of this process have prevented it.
     /// Replacing the map needs a moment without them.
     #[error(
-        "the store has to map more than {map_size} bytes, and transactions of this process block that: {readers} readers, the oldest {oldest:.1?} old; drop read transactions sooner, or open \
-         the store with a larger `Store::options().map_size(…)`"
+        "the store has to map more than {map_size} bytes, and transactions of this process block that: {}, the oldest {oldest:.1?} old; drop read transactions sooner, or open \
+         the store with a larger `Store::options().map_size(…)`",
+        if *readers == 1 { "1 reader".to_owned() } else { format!("{readers} readers") }
     )]
     GrowthBlocked {
         /// The map size in bytes.

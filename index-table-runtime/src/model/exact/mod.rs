@@ -12,12 +12,14 @@
 //! value.
 
 mod calendar;
+mod guided;
 mod id;
 mod key;
 mod read;
 mod write;
 
 pub use calendar::instant;
+pub(crate) use guided::{Guided, Refused};
 pub use key::{key_of, value_of};
 pub use read::{ReadError, from_known_fields, from_value};
 pub use write::{WriteError, append, to_string};

@@ -50,6 +50,7 @@ mod scalar;
 mod sequence;
 mod shape;
 mod shape_name;
+mod spelled;
 #[cfg(test)]
 mod tests;
 mod through;
@@ -73,6 +74,7 @@ pub use sequence::{Sequence, Unnumbered};
 pub use shape::KeyShape;
 pub(crate) use shape::{fits, is_readable, show_hashed_key, show_key, show_leading};
 pub(crate) use shape_name::{kept_list, kept_text, shape_of};
+pub(crate) use spelled::{parameter, parameter_of, shape_of_type};
 pub use value::{EnumValue, KeyValue, assert_enum_value, assert_key_value};
 
 /// The maximum length of a key in LMDB's default configuration.

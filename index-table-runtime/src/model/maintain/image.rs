@@ -1,4 +1,10 @@
+#[cfg(feature = "json")]
+mod recorded;
+
 use std::ops::Range;
+
+#[cfg(feature = "json")]
+pub(crate) use recorded::hashed as recorded_hashes;
 
 use crate::model::{
     aggregate::{Summand, WHOLE_TABLE, push_summand},
@@ -53,8 +59,9 @@ impl Image {
     #[inline]
     pub(crate) fn load_row<R: Entity>(&mut self, lists: &Lists, row: &R) -> Result<()> {
         self.row.clear();
-        row::encode(lists, row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
         self.load_primary_key(row);
+        row::encode(lists, row, &mut self.row)
+            .map_err(|error| R::TABLE.not_encoded(error, self.primary_key.as_bytes()))?;
         Ok(())
     }
 
@@ -94,7 +101,8 @@ impl Image {
         self.entries.clear();
         for position in 0..R::TABLE.indexes.len() {
             if position == index {
-                row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
+                row.entries(index, &mut self.entries)
+                    .map_err(|error| R::TABLE.not_encoded(error, self.primary_key.as_bytes()))?;
             }
             self.entries.finish_index();
         }
@@ -124,11 +132,12 @@ impl Image {
                 self.entries.finish_index();
                 continue;
             }
-            row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
+            row.entries(index, &mut self.entries)
+                .map_err(|error| R::TABLE.not_encoded(error, self.primary_key.as_bytes()))?;
             if matches!(declared.strategy, Strategy::Partial(_)) {
                 self.entries
                     .copy_included(lists, row, (&self.row, is_new))
-                    .map_err(|error| error.of(R::TABLE.name))?;
+                    .map_err(|error| R::TABLE.not_encoded(error, self.primary_key.as_bytes()))?;
             }
             self.entries.finish_index();
             // Only a unique index compares the values of hashed fields.
@@ -144,7 +153,7 @@ impl Image {
         for position in first..first + R::AGGREGATES.len() + R::REFERENCES.len() {
             if only.is_none_or(|only| only == position) {
                 row.entries(position, &mut self.entries)
-                    .map_err(|error| error.of(R::TABLE.name))?;
+                    .map_err(|error| R::TABLE.not_encoded(error, self.primary_key.as_bytes()))?;
             }
             self.entries.finish_index();
         }
@@ -187,7 +196,7 @@ impl Image {
     pub(crate) fn check_lengths(&self, schema: &TableSchema) -> Result<()> {
         let primary_key = self.primary_key();
         if primary_key.len() > MAX_KEY_LEN {
-            return Err(schema.too_long(Source::Facts, primary_key, primary_key.len()));
+            return Err(schema.too_long(Source::Facts, primary_key, None, primary_key.len()));
         }
         if self.entries.longest + primary_key.len() <= MAX_KEY_LEN {
             return Ok(());
@@ -196,7 +205,8 @@ impl Image {
             let suffix = if declared.has_one_entry_per_key() { 0 } else { primary_key.len() };
             for key in self.keys(index) {
                 if key.len() + suffix > MAX_KEY_LEN {
-                    return Err(schema.too_long(Source::Index(index), key, key.len() + suffix));
+                    let (source, len) = (Source::Index(index), key.len() + suffix);
+                    return Err(schema.too_long(source, key, Some(primary_key), len));
                 }
             }
         }
@@ -218,7 +228,8 @@ impl Image {
             if key.len() > MAX_KEY_LEN {
                 let (table, index) = (schema.name, Some(aggregate.name));
                 let (key, len) = (aggregate.show(key), key.len());
-                return Err(Error::KeyTooLong { table, index, key, len });
+                let row = Some(schema.show_primary_key(self.primary_key()));
+                return Err(Error::KeyTooLong { table, index, key, row, len });
             }
         }
         Ok(())

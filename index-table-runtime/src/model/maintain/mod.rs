@@ -10,6 +10,8 @@ mod tests;
 pub use image::EntryBuffer;
 pub(crate) use image::Image;
 use image::Keys;
+#[cfg(feature = "json")]
+pub(crate) use image::recorded_hashes;
 
 use std::cmp::Ordering;
 

@@ -4,6 +4,7 @@
 use index_table_rows::{RowField, RowList};
 
 use super::FieldSchema;
+use crate::model::key::parameter_of;
 
 /// Returns why rows of a list can't be read as a struct with these fields; `None` if they can, as far as known.
 pub(crate) fn lacking(fields: &[FieldSchema], list: &RowList) -> Option<String> {
@@ -20,13 +21,13 @@ impl FieldSchema {
         }
         let name = self.stored;
         let is_own = |it: &&RowField| it.name == name || self.aliases.contains(&it.name.as_str());
-        let option = inside(self.declared, "Option").filter(|_| !self.has_function);
+        let option = parameter_of("Option", self.declared).filter(|_| !self.has_function);
         let may_be_absent = self.has_default || option.is_some();
         let Some(own) = stored.iter().find(is_own) else {
             return (!may_be_absent).then(|| format!("missing field `{name}`"));
         };
         let kind = match option {
-            Some(_) => inside(&own.kind, "option").unwrap_or(&own.kind),
+            Some(_) => parameter_of("option", &own.kind).unwrap_or(&own.kind),
             None => &own.kind,
         };
         let is_refused = !self.has_function && refuses(option.unwrap_or(self.declared), kind);
@@ -37,12 +38,6 @@ impl FieldSchema {
             )
         })
     }
-}
-
-/// Returns the parameter of a type or a kind with this name.
-pub(crate) fn inside<'t>(text: &'t str, name: &str) -> Option<&'t str> {
-    let (before, parameter) = text.strip_suffix('>')?.split_once('<')?;
-    (before.rsplit("::").next()?.trim() == name).then(|| parameter.trim())
 }
 
 /// Whether no value of a kind is a value of a type. Only scalars of the standard library are known.

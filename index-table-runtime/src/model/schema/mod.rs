@@ -3,6 +3,8 @@
 mod added;
 mod aggregate;
 mod catalog;
+#[cfg(feature = "json")]
+mod computable;
 mod lacking;
 mod parts;
 mod recorded;
@@ -21,7 +23,7 @@ pub(crate) use catalog::{
     AGGREGATE, CHANGES, Comparison, IndexRecord, KeyFieldRecord, REFERENCE, StrategyRecord,
     TableRecord,
 };
-pub(crate) use lacking::{inside, lacking};
+pub(crate) use lacking::lacking;
 pub(crate) use parts::Parts;
 pub(crate) use relied::Unmaintained;
 pub(crate) use renamed::{QUEUE, Renaming, both_exist, needs_catalog, renamed_to};
@@ -34,7 +36,7 @@ use std::{any::TypeId, ops::Range};
 
 use crate::model::{
     entry::RawEntry,
-    error::Error,
+    error::{EncodeError, Error},
     key::{
         DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, is_readable, show_hashed_key,
         show_key,
@@ -410,11 +412,24 @@ impl TableSchema {
         }
     }
 
-    /// Returns the error for a key of `source` that is too long.
+    /// Returns the error for a row with this primary key that can't be encoded.
     #[cold]
-    pub(crate) fn too_long(&self, source: Source, key: &[u8], len: usize) -> Error {
+    pub(crate) fn not_encoded(&self, error: EncodeError, primary_key: &[u8]) -> Error {
+        error.of(self.name, || self.show_primary_key(primary_key))
+    }
+
+    /// Returns the error for a key of `source` that is too long, in the row with this primary key.
+    #[cold]
+    pub(crate) fn too_long(
+        &self,
+        source: Source,
+        key: &[u8],
+        row: Option<&[u8]>,
+        len: usize,
+    ) -> Error {
         let (table, index) = (self.name, self.index_name(source));
-        Error::KeyTooLong { table, index, key: self.show_key(source, key), len }
+        let row = row.map(|primary_key| self.show_primary_key(primary_key));
+        Error::KeyTooLong { table, index, key: self.show_key(source, key), row, len }
     }
 
     /// Formats a key of `source` for errors.

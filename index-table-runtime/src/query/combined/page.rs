@@ -10,7 +10,7 @@ use super::{
 use crate::{
     model::{
         entity::{Entity, Viewed},
-        error::Result,
+        error::{Error, Result},
     },
     query::{
         Cursor, Page,
@@ -112,6 +112,9 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     where
         I: Iterator<Item = Result<T>>,
     {
+        if size == 0 {
+            return Err(Error::EmptyPage { table: R::TABLE.name });
+        }
         let query_hash = self.plan.query_hash(R::TABLE, self.reverse);
         let cursors = [self.after.clone(), self.before.clone()];
         let more = |items: &mut I| {
@@ -127,9 +130,6 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         while items.len() < size {
             let Some(item) = run.next() else { return Ok(Page { items, next: None, previous }) };
             items.push(item?);
-        }
-        if size == 0 {
-            return Ok(Page { items, next: None, previous: None });
         }
         let last = run_of(&mut run).cursor(query_hash);
         let next = more(&mut run)?.and(last);

@@ -82,7 +82,7 @@ fn copy(archive: &Archive, base: &Base, (partial, place): (&Path, &Path)) -> Res
     [partial, place].into_iter().try_for_each(super::original::remove).map_err(io)?;
     files::create_directory(partial).map_err(io)?;
     let file = files::create_file(&partial.join(DATA_FILE)).map_err(io)?;
-    archive.copy(base, &file, &mut |_| ())?;
+    archive.copy(base, (&file, place), &mut |_| ())?;
     Modes::of(&archive.base_directory(base)).apply(&file, partial).map_err(io)?;
     // Closing the follower syncs the file.
     files::sync_directory(partial).map_err(io)?;

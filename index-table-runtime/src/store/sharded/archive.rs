@@ -41,12 +41,16 @@ pub(in crate::store) fn restore_shards(
         let directory = partial.0.join(place_of(base.shard()));
         files::create_directory(&directory).map_err(io)?;
         let file = files::create_file(&directory.join(DATA_FILE)).map_err(io)?;
-        archive.copy(base, &file, &mut report)?;
+        archive.copy(base, (&file, path), &mut report)?;
         directories.push(directory);
     }
     let restored = archive.apply_to_shards(&bases, until, &directories, &mut report);
     let restored = restored.map_err(|error| match &error {
-        Error::Io { path: failed, .. } if failed.starts_with(&partial.0) => at_path(error, path),
+        Error::Io { path: failed, .. } | Error::DiskFull { path: failed, .. }
+            if failed.starts_with(&partial.0) =>
+        {
+            at_path(error, path)
+        }
         _ => error,
     })?;
     let lacks =

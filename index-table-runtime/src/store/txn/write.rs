@@ -334,6 +334,7 @@ impl<'s> WriteTxn<'s> {
             store.signals.notify();
         }
         if written.iter().any(|Written { tally, .. }| tally.row_count() > 0) {
+            store.commits_seen.notify_waiting();
             store.requests.write();
             if begun != 0 {
                 store.commits.end(begun);
@@ -410,6 +411,12 @@ impl<'s> WriteTxn<'s> {
     /// Returns the table with this name if this process has it in use.
     pub(crate) fn table(&self, name: &str) -> Option<Arc<OpenTable>> {
         self.guard.store().table(name)
+    }
+
+    /// See [`Inner::is_current`](crate::store::Inner::is_current).
+    #[cfg(feature = "json")]
+    pub(crate) fn is_current(&self, table: &OpenTable) -> bool {
+        self.guard.store().is_current(table)
     }
 
     /// Returns the default directory of temporary files.
@@ -490,14 +497,18 @@ impl<'s> WriteTxn<'s> {
 /// Checks that this process maintains everything on which the table's record relies. Another process may have opened the table with
 /// another declaration.
 fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
-    // One process writes a sharded store.
-    if table.tables.several().is_some() {
+    let is_sharded = table.tables.several().is_some();
+    // One process writes a sharded store. It may have opened the table with its struct since it was opened without.
+    if is_sharded && table.rows.has_rows() {
         return Ok(());
     }
     let reader = writer.reader();
     let record = reader.record("")?.ok_or_else(|| table.declared_otherwise())?;
     if record != table.record {
         table.refuse_unmaintained(reader, record)?;
+    }
+    if is_sharded {
+        return Ok(());
     }
     if let Some(record) = reader.record(LISTS)? {
         table.rows.lists.see(record)?;

@@ -33,7 +33,7 @@ use crate::{
         stream::{ConsumerRecord, MAX_NAME, Mark, StoredChange, consumer_key, now},
     },
     placement::{Reader, Writer},
-    store::{OpenTable, ReadTxn, Store, WriteTxn},
+    store::{self, OpenTable, ReadTxn, Store, WriteTxn},
     write::changes,
 };
 
@@ -147,7 +147,7 @@ impl Consumer {
         let table_name = table.schema.name;
         if name.len() > MAX_NAME {
             let (key, len) = (format!("of the consumer {name:?}"), name.len() + 1);
-            return Err(Error::KeyTooLong { table: table_name, index: None, key, len });
+            return Err(Error::KeyTooLong { table: table_name, index: None, key, row: None, len });
         }
         let consumer = Self {
             table: Arc::clone(table),
@@ -402,6 +402,14 @@ impl Consumer {
                 })?;
             }
             Ok(skipped)
+        })
+    }
+
+    /// Waits until there are changes that were not committed. Returns false after the timeout.
+    pub(crate) fn wait(&self, store: &Store, timeout: Duration) -> Result<bool> {
+        store::wait_for_commit(store, timeout, || {
+            self.number(store)?;
+            Ok(self.lag(&store.read()?)?.changes > 0)
         })
     }
 

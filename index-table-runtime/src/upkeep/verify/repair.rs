@@ -424,7 +424,7 @@ fn check_length(
     if len <= MAX_KEY_LEN {
         return Ok(());
     }
-    Err(schema.too_long(source, key, len))
+    Err(schema.too_long(source, key, Some(primary_key), len))
 }
 
 impl fmt::Debug for Repair<'_, '_> {

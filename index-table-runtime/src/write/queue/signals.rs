@@ -1,13 +1,19 @@
 //! A condition variable that commits and batches notify.
 
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
 use crate::locks::{Condvar, Mutex, MutexGuard};
-use std::time::Duration;
 
 /// Signals about the queues of a store in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     state: Mutex<State>,
     changed: Condvar,
+    /// The number of threads in [`awaited`](Signals::awaited).
+    waiting: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -23,6 +29,22 @@ impl Signals {
     pub(crate) fn notify(&self) {
         self.state().events += 1;
         self.changed.notify_all();
+    }
+
+    /// [`notify`](Signals::notify), if a thread waits. For commits, most of which nobody waits for.
+    #[inline]
+    pub(crate) fn notify_waiting(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.notify();
+        }
+    }
+
+    /// Runs `wait`. The signals of [`notify_waiting`](Signals::notify_waiting) are sent meanwhile.
+    pub(crate) fn awaited<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let result = wait();
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        result
     }
 
     pub(crate) fn events(&self) -> u64 {

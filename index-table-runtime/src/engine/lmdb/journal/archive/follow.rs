@@ -12,7 +12,7 @@ use super::{
     known::{bytes_of, path_of},
     outbox::put,
     records::{Archived, Records},
-    restore::{Archive, damaged, failed},
+    restore::{Archive, Segment, damaged, failed},
     restore_shards::{ManagerEntries, Parts, begins_with_manager},
     target::{self, Fence},
 };
@@ -228,7 +228,7 @@ impl Following {
         }
         let ended = archive.ended_after(&identity, generation);
         let refuse_ended = || ended.map_or(Ok(()), |time| Err(archive.ended_error(time)));
-        let Some((path, file, _)) = self.open()? else {
+        let Some(Segment { path, file, .. }) = self.open()? else {
             // The manifest is read once more, because the segment may have been completed in the meantime.
             let last = Archive::open(&self.directory)?.manifest.segment;
             if last < self.segment || self.open()?.is_some() {
@@ -267,7 +267,7 @@ impl Following {
         beyond.commits = based.iter().map(|(shard, last)| last.saturating_sub(own(shard))).sum();
         let (mut counted, mut beyond_growth) = (0, false);
         for segment in self.segment.. {
-            let Some((path, file, _)) = (Self { segment, ..self.clone() }).open()? else {
+            let Some(Segment { path, file, .. }) = Segment::find(&self.directory, segment)? else {
                 if segment > archive.manifest.segment {
                     break;
                 }
@@ -299,7 +299,7 @@ impl Following {
     ) -> Result<()> {
         let mut is_repeated = false;
         loop {
-            let Some((path, file, is_complete)) = self.open()? else { return Ok(()) };
+            let Some(Segment { path, file, is_complete }) = self.open()? else { return Ok(()) };
             let io = |source| Error::io(&path, source);
             let Some(mut records) = Records::open(&file).map_err(io)? else {
                 if is_complete {
@@ -353,7 +353,7 @@ impl Following {
     /// Returns the records of the shard map manager with which the original has grown, if the follower has one data file, and has all
     /// records before. The archive continues the generation of the follower with them.
     pub(crate) fn growth(&self) -> Result<Option<ManagerEntries>> {
-        let Some((path, file, _)) = self.open()? else { return Ok(None) };
+        let Some(Segment { path, file, .. }) = self.open()? else { return Ok(None) };
         let records = Records::open(&file).map_err(|source| Error::io(&path, source))?;
         let is_own = |head: &Head| {
             (head.identity, head.generation) == (self.begun.identity, self.begun.generation)
@@ -392,20 +392,8 @@ impl Following {
     }
 
     /// Opens the current segment. Returns `None` if it does not exist yet.
-    fn open(&self) -> Result<Option<(PathBuf, File, bool)>> {
-        // If the segment has been completed in the meantime, it has another name.
-        for name in [format::segment_name, format::part_name, format::segment_name]
-            .map(|it| it(self.segment))
-        {
-            let is_complete = !name.ends_with("part");
-            let path = self.directory.join(name);
-            match File::open(&path) {
-                Ok(file) => return Ok(Some((path, file, is_complete))),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(Error::io(&path, source)),
-            }
-        }
-        Ok(None)
+    fn open(&self) -> Result<Option<Segment>> {
+        Segment::find(&self.directory, self.segment)
     }
 
     fn damaged(&self, path: &Path, offset: u64) -> Error {

@@ -12,6 +12,7 @@
 //! | `bases` | the bases of the shards of a store |
 //! | `worker` | the thread that moves segments from the journal to the outbox, and from there to the archive |
 //! | `restore` | a data file as of any archived commit |
+//! | `watched` | the rows that the commits of a restore change |
 //! | `restore_shards` | the data files of all shards as of any archived commit |
 //! | `follow` | the records that a follower has not applied |
 //! | `known` | the record of the archive in the directory of the store |
@@ -36,6 +37,7 @@ mod tests;
 #[cfg(test)]
 mod tests_bases;
 mod to;
+pub(crate) mod watched;
 pub(in crate::engine::lmdb) mod worker;
 
 use super::frame::Place;

@@ -13,9 +13,11 @@ use super::{
     records::{Archived, Records, sections},
     restore_shards::{ManagerEntries, Parts, begins_with_manager},
     target::{bases, ended},
+    watched::WatchedRows,
 };
 use crate::{
     engine::lmdb::{
+        error::written,
         journal::{
             frame::Place,
             recovery::grow,
@@ -111,9 +113,33 @@ pub(super) struct Growth {
 
 /// The segments that follow a base.
 struct Chain {
-    /// The paths of the segments, and whether each is complete.
-    segments: Vec<(PathBuf, bool)>,
+    segments: Vec<u64>,
     bytes: u64,
+}
+
+/// An open segment.
+pub(super) struct Segment {
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    /// Whether no record is added to it.
+    pub(super) is_complete: bool,
+}
+
+impl Segment {
+    /// Opens a segment. Returns `None` if it does not exist.
+    pub(super) fn find(directory: &Path, segment: u64) -> Result<Option<Self>> {
+        // A segment that is completed in the meantime gets another name.
+        for name in [format::segment_name, format::part_name, format::segment_name] {
+            let path = directory.join(name(segment));
+            let is_complete = path.extension().is_none_or(|it| it != "part");
+            match File::open(&path) {
+                Ok(file) => return Ok(Some(Self { path, file, is_complete })),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(Error::io(&path, source)),
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl Archive {
@@ -186,9 +212,9 @@ impl Archive {
         is_read: &dyn Fn(&Head) -> bool,
         is_lacking: &mut dyn FnMut(&Walked<'_>) -> Result<Option<bool>>,
     ) -> Result<()> {
-        for (path, _) in self.chain(base)?.segments {
+        for segment in self.chain(base)?.segments {
+            let Segment { path, file, .. } = self.segment(segment)?;
             let io = |source| Error::io(&path, source);
-            let file = File::open(&path).map_err(io)?;
             let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
             let head = records.head;
             let is_later = head.identity == base.identity && head.generation > base.generation;
@@ -207,9 +233,9 @@ impl Archive {
     }
 
     pub(super) fn ended_error(&self, time: u64) -> Error {
-        let time = milliseconds(time);
+        let time = utc(time);
         self.lacks(format!(
-            "it ended {time} ms after 1970, when its store was opened without it, and later commits are missing; restore its \
+            "it ended at {time}, when its store was opened without it, and later commits are missing; restore its \
              last commit with `until_end` (`--until-end`), or open the store with this archive again"
         ))
     }
@@ -252,9 +278,9 @@ impl Archive {
         if base.shard.is_some() {
             return Ok(None);
         }
-        for (path, _) in self.chain(base)?.segments {
+        for segment in self.chain(base)?.segments {
+            let Segment { path, file, .. } = self.segment(segment)?;
             let io = |source| Error::io(&path, source);
-            let file = File::open(&path).map_err(io)?;
             let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
             let head = records.head;
             if head.generation != base.generation || head.identity != base.identity {
@@ -307,11 +333,7 @@ impl Archive {
             None => "it has no base yet; the store writes a base after it has been opened with the archive"
                 .to_owned(),
             Some(first) => {
-                format!(
-                    "it begins with commit {}, {} ms after 1970",
-                    first.commit,
-                    milliseconds(first.time)
-                )
+                format!("it begins with commit {}, at {}", first.commit, utc(first.time))
             }
         }))
     }
@@ -362,9 +384,9 @@ impl Archive {
     fn last_commit(&self, base: &Base) -> Result<u64> {
         let mut last = base.commit;
         let end = self.growth(base)?.map_or(u64::MAX, |growth| growth.segment);
-        for (path, _) in self.chain(base)?.segments.iter().rev() {
-            let io = |source| Error::io(path, source);
-            let file = File::open(path).map_err(io)?;
+        for segment in self.chain(base)?.segments.into_iter().rev() {
+            let Segment { path, file, .. } = self.segment(segment)?;
+            let io = |source| Error::io(&path, source);
             let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
             if records.head.generation != base.generation || records.head.segment >= end {
                 continue;
@@ -396,46 +418,51 @@ impl Archive {
     fn chain(&self, base: &Base) -> Result<Chain> {
         let mut chain = Chain { segments: Vec::new(), bytes: 0 };
         for segment in base.segment.. {
-            let length = |path: &Path| match fs::metadata(path) {
-                Ok(file) => Ok(Some(file.len())),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err(Error::io(path, error)),
+            let Some(Segment { path, file, is_complete }) =
+                Segment::find(&self.directory, segment)?
+            else {
+                if segment <= self.manifest.segment {
+                    return Err(self.missing(segment));
+                }
+                break;
             };
-            let path = self.directory.join(format::segment_name(segment));
-            if let Some(length) = length(&path)? {
-                chain.segments.push((path, true));
-                chain.bytes += length;
-                continue;
-            }
-            let path = self.directory.join(format::part_name(segment));
-            if let Some(length) = length(&path)? {
-                chain.segments.push((path, false));
-                chain.bytes += length;
-                // Another store may have continued after an incomplete segment.
+            chain.segments.push(segment);
+            chain.bytes += file.metadata().map_err(|source| Error::io(&path, source))?.len();
+            // Another store may have continued after an incomplete segment.
+            if !is_complete {
                 break;
             }
-            if segment <= self.manifest.segment {
-                let reason = format!("segment {segment} is missing");
-                return Err(damaged(&self.directory, reason));
-            }
-            break;
         }
         Ok(chain)
     }
 
-    /// Copies the data file of a base into an empty file, and compares its hash. Calls `copied` with the number of bytes of
-    /// each piece.
-    pub(crate) fn copy(&self, base: &Base, to: &File, copied: &mut dyn FnMut(u64)) -> Result<()> {
+    /// Opens a segment of a chain.
+    fn segment(&self, segment: u64) -> Result<Segment> {
+        Segment::find(&self.directory, segment)?.ok_or_else(|| self.missing(segment))
+    }
+
+    fn missing(&self, segment: u64) -> Error {
+        damaged(&self.directory, format!("segment {segment} is missing"))
+    }
+
+    /// Copies the data file of a base into the empty file `to` with this path, and compares its hash. Calls `copied` with the number
+    /// of bytes of each piece.
+    pub(crate) fn copy(
+        &self,
+        base: &Base,
+        (mut to, target): (&File, &Path),
+        copied: &mut dyn FnMut(u64),
+    ) -> Result<()> {
         let path = self.base_directory(base).join(FILE);
         let io = |source| Error::io(&path, source);
-        let (mut from, mut to) = (File::open(&path).map_err(io)?, to);
+        let mut from = File::open(&path).map_err(io)?;
         let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
         let mut length = 0;
         loop {
             let read = from.read(&mut piece).map_err(io)?;
             let Some(piece) = piece.get(..read).filter(|piece| !piece.is_empty()) else { break };
             hasher.update(piece);
-            to.write_all(piece).map_err(io)?;
+            to.write_all(piece).map_err(|source| Error::io(target, source))?;
             length += read as u64;
             copied(read as u64);
         }
@@ -446,13 +473,15 @@ impl Archive {
         Ok(())
     }
 
-    /// Applies the records after a base to its copy, which no process has open. Returns the number of the last commit.
+    /// Applies the records after a base to its copy, which no process has open. Returns the number of the last commit. The commits are
+    /// `watched` before they are applied.
     pub(crate) fn apply(
         &self,
         base: &Base,
         until: &Until,
         to: &Path,
         applied: &mut dyn FnMut(u64),
+        mut watched: Option<WatchedRows<'_>>,
     ) -> Result<u64> {
         let end = self.growth(base)?.map_or(u64::MAX, |growth| growth.segment);
         let env = open(to, base).map_err(|error| self.failed(error, to))?;
@@ -463,8 +492,11 @@ impl Archive {
                 return Ok(Step::End);
             }
             if record.commit > base.commit {
+                if let Some(watched) = &mut watched {
+                    watched.see(&self.directory, &env, walked)?;
+                }
                 let outcome = apply_one(&env, file, head, record);
-                outcome.map_err(|failure| self.failed(failure, path))?;
+                outcome.map_err(|failure| not_applied(&self.directory, failure, path, to))?;
                 last = record.commit;
             }
             Ok(Step::Next)
@@ -485,9 +517,9 @@ impl Archive {
         read: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let mut end: Option<(Head, u64)> = None;
-        for (path, is_complete) in self.chain(base)?.segments {
+        for segment in self.chain(base)?.segments {
+            let Segment { path, file, is_complete } = self.segment(segment)?;
             let io = |source| Error::io(&path, source);
-            let file = File::open(&path).map_err(io)?;
             let length = file.length().map_err(io)?;
             let Some(mut records) = Records::open(&file).map_err(io)? else {
                 // The process that creates a segment can be killed before its first bytes are written.
@@ -541,25 +573,44 @@ impl Archive {
         damaged(&self.directory, format!("{name} is damaged at byte {offset}"))
     }
 
-    fn failed(&self, failure: Failure, path: &Path) -> Error {
+    pub(super) fn failed(&self, failure: Failure, path: &Path) -> Error {
         failed(&self.directory, failure, path)
     }
 }
 
-/// Returns the error of a record that could not be applied to the store in a directory.
+/// Returns the error of a record of the segment `path` that could not be applied to the data file in the directory `to`.
+pub(super) fn not_applied(archive: &Path, failure: Failure, path: &Path, to: &Path) -> Error {
+    let path = if matches!(failure, Failure::Lmdb(_)) { to } else { path };
+    failed(archive, failure, path)
+}
+
+/// Returns the error of a record in a file, or of writing to the data file in a directory.
 pub(in crate::engine::lmdb) fn failed(archive: &Path, failure: Failure, path: &Path) -> Error {
     match failure {
         Failure::Fault(Fault::Damaged(reason)) => damaged(archive, reason),
-        Failure::Fault(Fault::Io(source)) | Failure::Lmdb(heed::Error::Io(source)) => {
-            Error::io(path, source)
-        }
+        Failure::Fault(Fault::Io(source)) => Error::io(path, source),
+        Failure::Lmdb(heed::Error::Io(source)) => written(path, source),
         Failure::Lmdb(error) => damaged(archive, error.to_string()),
     }
 }
 
-/// Returns a time in milliseconds since 1970, for an error.
-pub(super) const fn milliseconds(time: u64) -> u64 {
-    nanoseconds_of(time) / 1_000_000
+/// Returns a time as the command's `--until` reads it, in milliseconds: `2024-02-29T12:30:00.250Z`.
+pub(super) fn utc(time: u64) -> String {
+    let milliseconds = nanoseconds_of(time) / 1_000_000;
+    let (days, rest) = (milliseconds / 86_400_000, milliseconds % 86_400_000);
+    // Of years that begin in March, so that a leap day is the last day. 1970-01-01 is day 719,468 of the year 0, and 400 years have
+    // 146,097 days. The algorithm is that of Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let year = era * 400 + year + u64::from(month >= 10);
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let (seconds, milliseconds) = (rest / 1000, rest % 1000);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milliseconds:03}Z")
 }
 
 pub(super) fn damaged(directory: &Path, reason: impl Into<String>) -> Error {

@@ -5,16 +5,18 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
 use heed::MdbError;
 
 use super::{
-    format::{self, Base, Head, MANAGER, MANAGER_FILE},
+    format::{Base, Head, MANAGER, MANAGER_FILE},
     records::{Archived, Records, sections},
-    restore::{Archive, Step, Until, Walked, closed, damaged, failed, milliseconds, open},
+    restore::{
+        Archive, Segment, Step, Until, Walked, closed, damaged, failed, not_applied, open, utc,
+    },
 };
 use crate::{
     engine::lmdb::{
@@ -88,7 +90,7 @@ impl Archive {
         }
         Err(self.lacks(match (missing, self.bases.first()) {
             (Some(shard), _) => format!("it has no base of shard number {shard} before that"),
-            (None, Some(first)) => format!("it begins {} ms after 1970", milliseconds(first.time)),
+            (None, Some(first)) => format!("it begins at {}", utc(first.time)),
             (None, None) => "it has no base yet".to_owned(),
         }))
     }
@@ -194,25 +196,20 @@ impl Archive {
     /// Returns the last commit that a segment has for the shard of a base. Both have the same generation.
     fn last_in_segment(&self, segment: u64, base: &Base) -> Result<Option<u64>> {
         let mut last = None;
-        for name in [format::segment_name(segment), format::part_name(segment)] {
-            let path = self.directory.join(name);
-            let io = |source| Error::io(&path, source);
-            let file = match fs::File::open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                file => file.map_err(io)?,
-            };
-            let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
-            let head = records.head;
-            if (head.identity, head.generation) != (base.identity, base.generation) {
-                continue;
-            }
-            while let Some(record) = records.next().map_err(io)? {
-                let parts = Parts::read(&file, &head, &record);
-                let parts = parts.map_err(|failure| failed(&self.directory, failure, &path))?;
-                let own = parts.shards.iter().find(|(shard, _)| *shard == base.shard());
-                last = own.map(|(_, number)| *number).or(last);
-            }
-            break;
+        let Some(Segment { path, file, .. }) = Segment::find(&self.directory, segment)? else {
+            return Ok(None);
+        };
+        let io = |source| Error::io(&path, source);
+        let Some(mut records) = Records::open(&file).map_err(io)? else { return Ok(None) };
+        let head = records.head;
+        if (head.identity, head.generation) != (base.identity, base.generation) {
+            return Ok(None);
+        }
+        while let Some(record) = records.next().map_err(io)? {
+            let parts = Parts::read(&file, &head, &record);
+            let parts = parts.map_err(|failure| failed(&self.directory, failure, &path))?;
+            let own = parts.shards.iter().find(|(shard, _)| *shard == base.shard());
+            last = own.map(|(_, number)| *number).or(last);
         }
         Ok(last)
     }
@@ -490,7 +487,8 @@ impl Restoring<'_> {
             self.manager = manager;
         }
         for (shard, number) in parts.shards {
-            let Some((env, _)) = self.envs.get(&shard) else { continue };
+            let Some((env, to)) = self.envs.get(&shard) else { continue };
+            let failed = |failure| not_applied(&self.archive.directory, failure, path, to);
             let next = env.info().last_txn_id as u64 + 1;
             if number < next {
                 continue;

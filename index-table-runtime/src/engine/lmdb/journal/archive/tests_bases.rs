@@ -9,7 +9,7 @@ use super::{
         BASE_FILE, Base, Head, MANAGER_FILE, MANIFEST_FILE, Manifest, START, ShardBase, part_name,
     },
     outbox::Outbox,
-    restore::{Archive, Until},
+    restore::{Archive, Step, Until, Walked},
 };
 use crate::{
     engine::lmdb::{
@@ -55,9 +55,14 @@ fn base(archive: &Path, segment: u64, shard: u32, commit: u64) {
 
 /// Writes a segment with these commits of shards.
 fn segment(archive: &Path, segment: u64, commits: &[(u32, u64)]) {
+    segment_after(archive, segment, 0, commits);
+}
+
+/// Writes a segment after a record with this link. Returns the link of its last record.
+fn segment_after(archive: &Path, segment: u64, mut link: u64, commits: &[(u32, u64)]) -> u64 {
     let Manifest { identity, generation, commit, time, .. } = MANIFEST;
-    let head = Head { identity, generation, segment, commit, link: 0, time };
-    let (mut bytes, mut link) = (head.bytes(), 0);
+    let head = Head { identity, generation, segment, commit, link, time };
+    let mut bytes = head.bytes();
     for (shard, number) in commits {
         let durable = Place { sequence: 5, offset: *number };
         let header =
@@ -70,6 +75,7 @@ fn segment(archive: &Path, segment: u64, commits: &[(u32, u64)]) {
     }
     let name = if segment > LAST { part_name(segment) } else { segment_name(segment) };
     fs::write(archive.join(name), bytes).expect("written");
+    link
 }
 
 /// Returns the commit of the base of shard 1 in an archive with these files, or the error. Shard 0 has a base before the last
@@ -214,4 +220,25 @@ fn each_base_that_a_restore_uses_has_intact_records_of_the_shard_map_manager() {
             }
         }
     }
+}
+
+#[test]
+fn a_segment_that_is_completed_meanwhile_is_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join(MANIFEST_FILE), MANIFEST.bytes()).expect("written");
+    base(dir.path(), LAST, 0, 33);
+    let link = segment_after(dir.path(), LAST, 0, &[(0, 34)]);
+    segment_after(dir.path(), LAST + 1, link, &[(0, 35)]);
+    let archive = Archive::open(dir.path()).expect("an archive");
+    let mut found = 0;
+    let mut step = |_: &Walked<'_>| {
+        if found == 0 {
+            let path = |name: String| dir.path().join(name);
+            fs::rename(path(part_name(LAST + 1)), path(segment_name(LAST + 1))).expect("renamed");
+        }
+        found += 1;
+        Ok(Step::Next)
+    };
+    archive.walk(&archive.bases[0], &mut step, &mut |_| ()).expect("all segments");
+    assert_eq!(found, 2);
 }

@@ -1,0 +1,40 @@
+//! A small disk.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+#[path = "../../../tests/support/privileges.rs"]
+mod privileges;
+
+/// A file system of 3 MiB, if the process may mount one.
+pub(crate) struct Disk(tempfile::TempDir);
+
+impl Disk {
+    pub(crate) fn new() -> Option<Self> {
+        let disk = Self(tempfile::tempdir().expect("a directory"));
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=3m", "tmpfs"]).arg(disk.path());
+        if mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+            return Some(disk);
+        }
+        privileges::not_privileged("this process can't mount a file system").expect("a disk");
+        None
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn files(&self) -> usize {
+        std::fs::read_dir(self.path()).expect("a directory").count()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let mut unmount = Command::new("umount");
+        let _ = unmount.arg("--lazy").arg(self.path()).stderr(Stdio::null()).status();
+    }
+}

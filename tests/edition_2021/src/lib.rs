@@ -1,0 +1,1 @@
+//! Nothing: the tests of this package are in a crate of the edition 2021.
