@@ -184,3 +184,34 @@ fn the_tokens_of_closed_connections_are_few() -> TestResult {
     assert!(count <= 16, "{count}");
     Ok(())
 }
+
+#[test]
+fn a_store_of_an_earlier_release_gets_the_table_of_tokens() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let note = |id| Note { id, text: String::new() };
+    let store = schema.open()?;
+    NoteRepository::open(&store)?.insert(&mut store.autocommit()?, &note(0))?;
+    let name = schema.name();
+    run_sql(&store, &format!("DROP TABLE \"{name}\".\".commits\""))?;
+    drop(store);
+    // Readers need no tokens.
+    let reader = schema.open_with(&schema.options().read_only(true))?;
+    assert_eq!(NoteRepository::open(&reader)?.get(&reader.read()?, 0)?, Some(note(0)));
+    // A user that may not create a table has the message of the server.
+    let user = format!("{name} writer");
+    let grants = format!(
+        "CREATE ROLE \"{user}\" LOGIN; GRANT USAGE ON SCHEMA \"{name}\" TO \"{user}\"; \
+         GRANT ALL ON ALL TABLES IN SCHEMA \"{name}\" TO \"{user}\""
+    );
+    run_sql(&reader, &grants)?;
+    let refused = schema.options().create(false).connect(&schema.url_of(&user));
+    run_sql(&reader, &format!("DROP OWNED BY \"{user}\"; DROP ROLE \"{user}\""))?;
+    let message = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(message.contains("permission denied for schema"), "{message}");
+    let store = schema.open_with(&schema.options().create(false))?;
+    let notes = NoteRepository::open(&store)?;
+    notes.insert(&mut store.autocommit()?, &note(1))?;
+    store.transaction(|txn| notes.insert(txn, &note(2)))?;
+    assert_eq!(notes.get(&store.read()?, 2)?, Some(note(2)));
+    Ok(())
+}

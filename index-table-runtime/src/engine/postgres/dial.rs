@@ -33,7 +33,7 @@ const RETRIES: u32 = 3;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Opens a connection to the first host that accepts one.
+/// Opens a connection to the first host that accepts one. The hosts share the time limit, and so do the addresses of a host.
 #[cfg_attr(
     not(feature = "postgres-tls"),
     expect(clippy::trivially_copy_pass_by_ref, reason = "of one feature")
@@ -101,18 +101,19 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn timeout(&self) -> Duration {
-        self.config
-            .get_connect_timeout()
-            .map_or(self.limits.connect, |own| self.limits.connect.min(*own))
+    /// Returns the time limit for each of so many addresses.
+    fn timeout(&self, addresses: usize) -> Duration {
+        let share = self.limits.connect / u32::try_from(addresses.max(1)).unwrap_or(u32::MAX);
+        self.config.get_connect_timeout().map_or(share, |own| share.min(*own))
     }
 
     /// Opens a connection to the first of these addresses that accepts one.
     fn connect(&self, addresses: &[SocketAddr]) -> Result<Connection, Failure> {
         let mut failure = "the host has no address".into();
+        let timeout = self.timeout(addresses.len());
         for address in addresses {
-            let until = Instant::now() + self.timeout();
-            let connected = match self.socket(*address) {
+            let until = Instant::now() + timeout;
+            let connected = match self.socket(*address, timeout) {
                 Ok(socket) => self.session(socket, until),
                 Err(error) => {
                     let reason = format!("error connecting to {address}: {error}");
@@ -127,8 +128,8 @@ impl Place<'_> {
         Err(failure)
     }
 
-    fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
-        let socket = TcpStream::connect_timeout(&address, self.timeout())?;
+    fn socket(&self, address: SocketAddr, timeout: Duration) -> io::Result<Socket> {
+        let socket = TcpStream::connect_timeout(&address, timeout)?;
         socket.set_nodelay(true)?;
         let options = SockRef::from(&socket);
         #[cfg(target_os = "linux")]
@@ -163,7 +164,7 @@ impl Place<'_> {
         let socket = std::os::unix::net::UnixStream::connect(path).map_err(failed)?;
         socket.set_nonblocking(true)?;
         let socket = Socket::Unix(mio::net::UnixStream::from_std(socket));
-        self.session(socket, Instant::now() + self.timeout())
+        self.session(socket, Instant::now() + self.timeout(1))
     }
 
     /// Opens a session on a connected socket.

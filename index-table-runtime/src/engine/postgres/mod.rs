@@ -200,7 +200,9 @@ impl Engine {
             self.prepare_tokens();
             return Ok(());
         }
-        if !missing.is_empty() && !creates {
+        // A store of an earlier release has no table of tokens.
+        let is_incomplete = missing.iter().any(|it| it.name != self.catalog.commits.name);
+        if is_incomplete && !creates {
             return Err(Error::StoreNotFound { path: self.pool.server().into() });
         }
         if !missing.is_empty() {

@@ -10,7 +10,7 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 /// The time limits of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// For opening a connection to one address.
+    /// For opening a connection.
     pub(super) connect: Duration,
     /// For the time without a byte of a response.
     pub(super) response: Duration,
@@ -44,17 +44,17 @@ impl Options {
         self
     }
 
-    /// Sets the time limit for opening a connection to each address of the server, for [`connect`](Options::connect). Default: 5
-    /// seconds. At most an hour is used. `connect_timeout` of the URL can only shorten it. It includes the check of the password and the
-    /// start of encryption, but not the look-up of the host's name, for which the system has limits. Then the call fails with
-    /// [`Error::Unreachable`](crate::Error::Unreachable).
+    /// Sets the time limit for opening a connection to the server, for [`connect`](Options::connect). Default: 5 seconds. At most an
+    /// hour is used. The hosts of the URL, and the addresses of a host, share it. `connect_timeout` of the URL can only shorten the time for
+    /// an address. The limit includes the check of the password and the start of encryption, but not the look-up of the host's name, for
+    /// which the system has limits. After it, the call fails with [`Error::Unreachable`](crate::Error::Unreachable).
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit.min(HOUR);
         self
     }
 
     /// Sets the maximum time without a byte of a response from the server, for [`connect`](Options::connect). Default: 30 seconds. At
-    /// most a day is used. Then the connection is closed, and the call fails with [`Error::Unreachable`](crate::Error::Unreachable). A
+    /// most a day is used. After it, the connection is closed, and the call fails with [`Error::Unreachable`](crate::Error::Unreachable). A
     /// commit then uses [`commit_timeout`](Options::commit_timeout). A statement that takes longer before its first row needs a longer time, for example
     /// the `count` of hundreds of millions of entries, or their removal when an index is built again. Waiting for another client that is
     /// opening a table or changing indexes has a limit of its own, an hour.
