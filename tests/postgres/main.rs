@@ -25,6 +25,7 @@ mod redeclared;
 #[path = "../support/serial.rs"]
 mod serial;
 mod serial_clients;
+mod snapshots;
 mod stalls;
 mod statements;
 mod stripes;

@@ -212,3 +212,27 @@ fn the_errors_of_a_server_tell_problems_apart() -> TestResult {
     schema.open()?;
     Ok(())
 }
+
+/// A batch of a build can take longer than any response.
+#[test]
+fn a_build_waits_for_the_build_of_another_client() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let direct = schema.open()?;
+    let store = schema.open_with(&schema.options().response_timeout(LIMIT))?;
+    let calls = CallRepository::open(&store)?;
+    let lock = format!("hashtextextended('index-table build \"{}\".\"calls\"', 0)", schema.name());
+    let seconds = (LIMIT * 6).as_secs_f64();
+    let hold = format!("SELECT pg_advisory_lock({lock}); SELECT pg_sleep({seconds})::text");
+    let is_free = format!("SELECT pg_try_advisory_lock({lock})::text");
+    thread::scope(|scope| {
+        let other = scope.spawn(|| run_sql(&direct, &hold));
+        while run_sql(&direct, &is_free)?.as_deref() == Some("true") {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let begun = Instant::now();
+        calls.build(&store).run()?;
+        assert!(begun.elapsed() > LIMIT * 3, "{:?}", begun.elapsed());
+        other.join().expect("a thread").map(drop)
+    })?;
+    Ok(())
+}

@@ -304,6 +304,14 @@ impl Engines {
         }
     }
 
+    /// Begins a read transaction that sees the result of the write transactions in some order.
+    pub(crate) fn read_serializable(&self) -> Result<Txn<'_>> {
+        match self.current() {
+            Current::One(engine) => engine.read_serializable().map(Txn::One),
+            Current::Several(shards) => shards.read().map(Txn::Several),
+        }
+    }
+
     /// Begins a read transaction that may take its snapshot when it is first used.
     pub(crate) fn read_later(&self) -> Result<Txn<'_>> {
         match self.current() {

@@ -232,6 +232,40 @@ impl Store {
         Ok(ReadTxn::new(txn, self.inner.id, opened))
     }
 
+    /// Begins a read transaction that sees the rows as if all write transactions had run one after another.
+    ///
+    /// Except on a PostgreSQL server, this is [`read`](Store::read). There, a snapshot of `read` can have the commit of a write
+    /// transaction without that of another one that has to precede it. This function waits until no write transaction that is running can
+    /// cause that, and takes its snapshot then. It costs a round trip, and causes no conflicts. The store must be on the primary.
+    ///
+    /// ```
+    /// # use index_table::{IndexTable, Store};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Clone, Serialize, Deserialize, IndexTable)]
+    /// # #[table(name = "notes")]
+    /// # struct Note { #[primary_key] id: u64 }
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// let txn = store.read_serializable()?;
+    /// assert_eq!(notes.all(&txn).count()?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read`](Store::read); [`Error::WriteInProgress`] if this thread has a write transaction, for which it would wait;
+    /// [`Error::Unreachable`] after `response_timeout`, if write transactions run for longer; [`Error::Engine`] on a standby.
+    pub fn read_serializable(&self) -> Result<ReadTxn<'_>> {
+        self.inner.refuse_nested_write()?;
+        let opened = self.inner.opened();
+        let txn = self.inner.engines.read_serializable()?;
+        self.inner.requests.read();
+        Ok(ReadTxn::new(txn, self.inner.id, opened))
+    }
+
     /// Begins a read transaction that may take its snapshot when it is first used.
     pub(crate) fn read_later(&self) -> Result<ReadTxn<'_>> {
         let opened = self.inner.opened();

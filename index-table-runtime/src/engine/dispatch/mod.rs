@@ -138,6 +138,15 @@ impl Engine {
         pub(crate) fn prepare(&self, retry: Retry) -> Result<bool>;
     }
 
+    /// Begins a read transaction that sees the result of the write transactions in some order.
+    pub(crate) fn read_serializable(&self) -> Result<Txn<'_>> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(engine) = self {
+            return engine.read_serializable().map(Txn::Postgres);
+        }
+        self.read()
+    }
+
     /// Begins a read transaction that may take its snapshot when it is first used.
     pub(crate) fn read_later(&self) -> Result<Txn<'_>> {
         #[cfg(feature = "postgres")]

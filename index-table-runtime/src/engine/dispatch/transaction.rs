@@ -84,6 +84,25 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// Lets other transactions that call this for the table wait until the end of this one, under the conditions of
+    /// [`exclude_writers`](Self::exclude_writers).
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(
+            clippy::unused_self,
+            clippy::unnecessary_wraps,
+            unused_variables,
+            reason = "of one engine"
+        )
+    )]
+    pub(crate) fn exclude_builders(&self, tables: &Tables) -> Result<()> {
+        #[cfg(feature = "postgres")]
+        if let (Self::Postgres(txn), Tables::Postgres(tables)) = (self, tables) {
+            return txn.exclude_builders(tables);
+        }
+        Ok(())
+    }
+
     /// Returns a reader of a table; `None` if the table belongs to another kind of engine.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
         match (self, tables) {

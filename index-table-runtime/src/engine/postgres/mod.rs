@@ -66,6 +66,7 @@ use self::{
     clients::Clients,
     compare::{Compared, LOCK_TIMEOUT},
     connection::column,
+    error::Kind,
     names::{CATALOG, FORMAT, FORMAT_KEY, Form, Relation, SEQUENCES, quoted},
     numbers::Blocks,
     options::Limits,
@@ -75,7 +76,7 @@ use self::{
 use crate::{
     engine::{Options, Read as _, Records, Rename, Retry, Space},
     model::{
-        error::{Error, Result, ServerProblem, StoreError as _},
+        error::{Error, Result, StoreError as _},
         reference::{MARK, Referrer},
         schema::{Parts, TableSchema},
     },
@@ -231,18 +232,10 @@ impl Engine {
         loop {
             let mut leased = self.pool.take()?;
             match leased.lock(&format!("index-table {}", self.schema)) {
-                Err(Error::Unreachable { .. }) if leased.is_replaceable() => {}
-                Err(error) => return Err(error),
-                Ok(true) => return Ok(leased),
-                Ok(false) => {
-                    return Err(Error::Unreachable {
-                        server: self.pool.server().to_owned(),
-                        problem: ServerProblem::Locked,
-                        reason: "another client has been changing the tables of this schema for an hour; its session \
-                                 has an advisory lock in `pg_locks`"
-                            .to_owned(),
-                    });
+                // The connection was lost while it was idle.
+                Err(Error::Unreachable { problem, .. }) if leased.is_replaceable_after(problem) => {
                 }
+                locked => return locked.map(|()| leased),
             }
         }
     }
@@ -268,6 +261,25 @@ impl Engine {
     fn begin(&self, writes: bool) -> Result<Txn<'_>> {
         self.refuse_forked()?;
         Txn::new(self.server(), Some(self.pool.take()?), writes, true)
+    }
+
+    /// Begins a read transaction that sees the result of the write transactions in some order, and waits for its snapshot.
+    pub(crate) fn read_serializable(&self) -> Result<Txn<'_>> {
+        self.refuse_forked()?;
+        loop {
+            let leased = self.pool.take()?;
+            // The snapshot is taken here: a commit of this store, which takes the snapshots of others, must not wait for itself.
+            match leased.get()?.simple(sql::BEGIN_SERIALIZABLE_READ) {
+                Ok(_) => {
+                    let txn = Txn::new(self.server(), None, false, true)?;
+                    txn.session().use_begun(leased)?;
+                    return Ok(txn);
+                }
+                // The connection was lost while it was idle.
+                Err(error) if error::kind(&error) == Kind::Lost && leased.is_replaceable() => {}
+                Err(error) => return Err(error::of(self.pool.server(), error)),
+            }
+        }
     }
 
     /// Returns a read transaction, which takes a connection and its snapshot when it is used.

@@ -251,7 +251,7 @@ impl Pool {
         self.open_within(self.limits.connect)
     }
 
-    /// Opens a connection outside of the pool. The time limit is for each address.
+    /// Opens a connection outside of the pool, within a time limit.
     pub(super) fn open_within(&self, limit: Duration) -> Result<Connection> {
         let known: Vec<_> = self.known().iter().cloned().collect();
         let named: Vec<_> = self.named().iter().cloned().collect();
@@ -328,19 +328,34 @@ impl Leased {
         !self.is_new && !is_late
     }
 
+    /// [`is_replaceable`](Self::is_replaceable), after an error of [`lock`](Self::lock).
+    pub(super) fn is_replaceable_after(&self, problem: ServerProblem) -> bool {
+        problem != ServerProblem::Locked && self.is_replaceable()
+    }
+
     /// Takes an advisory lock of the session, until the connection is kept or closed. Waits while another session has it, because
-    /// that session may be changing tables for longer than any response takes. Returns false after [`LOCK_LIMIT`].
-    pub(super) fn lock(&mut self, name: &str) -> Result<bool> {
+    /// that session may be changing tables for longer than any response takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`] with [`ServerProblem::Locked`] after [`LOCK_LIMIT`].
+    pub(super) fn lock(&mut self, name: &str) -> Result<()> {
         let (connection, begun, mut pause) = (self.get()?, Instant::now(), PAUSES.0);
         loop {
             let locked = connection.query(sql::LOCK, &[&name]);
             let rows = locked.map_err(|error| error::of(&self.pool.server, error))?;
             if rows.first().map_or(Ok(false), |row| column(row, 0))? {
                 self.locked = Some(name.to_owned());
-                return Ok(true);
+                return Ok(());
             }
             if begun.elapsed() >= LOCK_LIMIT {
-                return Ok(false);
+                return Err(Error::Unreachable {
+                    server: self.pool.server.clone(),
+                    problem: ServerProblem::Locked,
+                    reason: "another client has been opening a table, or changing or building indexes, for an hour; its \
+                             session has an advisory lock in `pg_locks`"
+                        .to_owned(),
+                });
             }
             thread::sleep(pause);
             pause = LOCK_PAUSE.min(pause * 2);

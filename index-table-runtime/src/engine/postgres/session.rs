@@ -155,6 +155,12 @@ impl<'s> Session<'s> {
         Ok(connection)
     }
 
+    /// Begins the use of a connection whose transaction has begun and has its snapshot.
+    pub(super) fn use_begun(&self, leased: Leased) -> Result<()> {
+        self.start.lock().has_begun = true;
+        self.use_connection(leased).map(drop)
+    }
+
     pub(super) fn has_begun(&self) -> bool {
         self.start.lock().has_begun
     }
@@ -196,6 +202,24 @@ impl<'s> Session<'s> {
     /// Lets other writers of an SQL table wait until the end of the transaction, which has not begun.
     pub(super) fn exclude_writers(&self, table: &Relation) {
         self.exclusive.get_or_init(|| table.sql.clone());
+    }
+
+    /// Waits until no other transaction that calls this function for the table is running. This transaction has not begun.
+    pub(super) fn exclude_builders(&self, table: &Relation) -> Result<()> {
+        let name = format!("index-table build {}", table.sql);
+        loop {
+            let leased = self.leased.take().map_or_else(|| self.pool.take(), Ok);
+            let mut leased = leased?;
+            match leased.lock(&name) {
+                // The connection was lost while it was idle.
+                Err(Error::Unreachable { problem, .. }) if leased.is_replaceable_after(problem) => {
+                }
+                locked => {
+                    let used = self.use_connection(leased).map(drop);
+                    return locked.and(used);
+                }
+            }
+        }
     }
 
     /// Returns how often this transaction has changed the catalog, or has undone such a change.

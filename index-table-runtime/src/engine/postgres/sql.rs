@@ -22,6 +22,11 @@ pub(super) const SETTINGS: [(&str, &str); 10] = [
 /// Begins a read transaction.
 pub(super) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
+/// Begins a read transaction and takes a snapshot that is a state between two transactions, in an order of all serializable ones.
+/// Waits for the write transactions that are running.
+pub(super) const BEGIN_SERIALIZABLE_READ: &str =
+    "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE; SELECT 1";
+
 /// Begins a write transaction. It is `DEFERRABLE`, which has no effect except that [`IS_IN_TRANSACTION`] can be evaluated.
 pub(super) const BEGIN_WRITE: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE DEFERRABLE";
 

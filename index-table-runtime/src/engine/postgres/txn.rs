@@ -97,6 +97,11 @@ impl<'s> Txn<'s> {
         self.session().exclude_writers(&tables.facts);
     }
 
+    /// Lets other builds of indexes of the table wait until the end of this transaction, which has not begun.
+    pub(crate) fn exclude_builders(&self, tables: &Tables) -> Result<()> {
+        self.session().exclude_builders(&tables.facts)
+    }
+
     /// Begins a nested transaction; `None` for a read transaction.
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         if !self.session().writes {

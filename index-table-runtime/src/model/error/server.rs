@@ -26,7 +26,7 @@ pub enum ServerProblem {
     Restarting,
     /// The server is a standby, which can't be written to.
     NotPrimary,
-    /// Another client has been opening a table, or changing indexes, for an hour. Openings wait for each other.
+    /// Another client has been opening a table, or changing or building indexes, for an hour. These operations wait for each other.
     Locked,
     /// The server, or a pooler before it, is not supported. The reason has the product, the version or the setting.
     NotSupported,

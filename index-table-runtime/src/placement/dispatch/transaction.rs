@@ -81,6 +81,15 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// Lets other transactions that call this for the table wait until the end of this one, under the conditions of
+    /// [`exclude_writers`](Self::exclude_writers).
+    pub(crate) fn exclude_builders(&self, tables: &Tables) -> Result<()> {
+        match (self, tables.one()) {
+            (Self::One(txn), Some(tables)) => txn.exclude_builders(tables),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the transactions of the shards; `None` for one engine.
     pub(crate) const fn several(&self) -> Option<&shards::Txn<'s>> {
         match self {

@@ -429,6 +429,11 @@ impl<'s> WriteTxn<'s> {
         self.read.engine.exclude_writers(&table.tables);
     }
 
+    /// Lets other builds of indexes of a table wait until the end of this transaction; see [`Txn::exclude_builders`].
+    pub(crate) fn exclude_builders(&self, table: &OpenTable) -> Result<()> {
+        self.read.engine.exclude_builders(&table.tables)
+    }
+
     /// [`writer`](WriteTxn::writer), for writing one row.
     #[inline]
     pub(crate) fn row_writer<'t>(

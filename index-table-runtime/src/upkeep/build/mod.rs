@@ -294,6 +294,8 @@ impl<'t> Build<'t> {
                 |locks| begin(store, locks),
                 |txn| {
                     attempts += 1;
+                    // A batch can take longer than any response of a server.
+                    txn.exclude_builders(self.table)?;
                     if attempts > ATTEMPTS {
                         txn.exclude_writers(self.table);
                     }
