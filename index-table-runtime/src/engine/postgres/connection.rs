@@ -255,8 +255,8 @@ impl Connection {
         types: Vec<Type>,
     ) -> Sent<'c> {
         Sent::new(self, async move {
-            let typed: Vec<_> = parameters.iter().copied().zip(types).collect();
-            self.client.query_typed(sql, &typed).await.map(Response::Rows)
+            let pairs: Vec<_> = parameters.iter().copied().zip(types).collect();
+            self.client.query_typed(sql, &pairs).await.map(Response::Rows)
         })
     }
 

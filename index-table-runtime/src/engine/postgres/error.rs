@@ -127,7 +127,7 @@ fn is_late(error: Option<&tokio_postgres::Error>) -> bool {
 }
 
 fn problem(error: &(dyn error::Error + 'static)) -> ServerProblem {
-    if chain(error).any(|it| it.is::<Standby>()) {
+    if chain(error).any(<dyn error::Error>::is::<Standby>) {
         return ServerProblem::NotPrimary;
     }
     let of_library = chain(error).find_map(|it| it.downcast_ref::<tokio_postgres::Error>());

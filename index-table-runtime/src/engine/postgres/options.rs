@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::engine::Options;
 
 /// The unit of the longest time limits.
-const HOUR: Duration = Duration::from_secs(60 * 60);
+const HOUR: Duration = Duration::from_hours(1);
 
 /// The time limits of a store.
 #[derive(Debug, Clone, Copy)]

@@ -36,7 +36,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 
 /// The longest pause between two attempts to take the lock of a schema, and the maximum waiting time.
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
-const LOCK_LIMIT: Duration = Duration::from_secs(60 * 60);
+const LOCK_LIMIT: Duration = Duration::from_hours(1);
 
 /// The maximum number of statements that are prepared when a connection is opened.
 const MOST_KNOWN: usize = 512;

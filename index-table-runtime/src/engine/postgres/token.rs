@@ -32,7 +32,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::names::{Relation, hex};
 
 /// The age after which tokens are removed. Much longer than the time limit for determining the outcome of a commit.
-pub(super) const AGE: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const AGE: Duration = Duration::from_hours(24);
 
 /// The value of a token, and the first byte of the value of a fence. The time of the server follows.
 const COMMIT: &str = "01";
