@@ -262,9 +262,11 @@ fn a_commit_without_its_standby_is_unknown() -> Result<(), Box<dyn std::error::E
             notes.get(&store.read()?, id)?;
             let settings = Settings::set(&schema, &[("synchronous_standby_names", "nobody")])?;
             let outcome = thread::scope(|scope| {
-                let insert = || match is_alone {
-                    true => notes.insert(&mut store.autocommit()?, &Note { id }),
-                    false => store.transaction(|txn| notes.insert(txn, &Note { id })),
+                let insert = || {
+                    if is_alone {
+                        return notes.insert(&mut store.autocommit()?, &Note { id });
+                    }
+                    store.transaction(|txn| notes.insert(txn, &Note { id }))
                 };
                 let commit = scope.spawn(insert);
                 let other = schema.open().expect("a store");

@@ -106,7 +106,7 @@ fn copy(
                 // Until the client has closed the connection.
                 let mut rest = [0; 1024];
                 let to_client = if is_request { from } else { to };
-                let _ = to_client.set_read_timeout(Some(Duration::from_secs(120)));
+                let _ = to_client.set_read_timeout(Some(Duration::from_mins(2)));
                 let mut client = to_client;
                 while client.read(&mut rest)? > 0 {}
                 return Ok(());
