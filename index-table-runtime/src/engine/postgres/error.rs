@@ -114,7 +114,8 @@ pub(super) fn unreachable(server: &str, error: &(dyn error::Error + 'static)) ->
     let reason = all_messages(error);
     let is_late = chain(error).any(|it| is_late(it.downcast_ref()));
     let reason = if is_late {
-        "no response within the time of `Store::options().response_timeout(…)`".to_owned()
+        "no response within the time of `Store::options().response_timeout(…)`, or of `connect_timeout(…)` for a new connection"
+            .to_owned()
     } else {
         reason
     };
