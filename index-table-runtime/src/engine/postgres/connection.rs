@@ -18,13 +18,17 @@ use tokio_postgres::{
 };
 
 pub(super) use super::driver::Outcome;
-use super::{driver::Driver, sql::SETTINGS, token::Kept};
+use super::{
+    driver::Driver,
+    sql::{SETTINGS, lock_timeout},
+    token::Kept,
+};
 use crate::{
     locks::{
         Mutex, MutexGuard,
         rank::{ServerDriver, ServerStatements},
     },
-    model::error::{self, Error},
+    model::error::{Error, Result},
 };
 
 /// The parameters of a statement.
@@ -40,8 +44,11 @@ pub(super) enum Response {
     Text(Option<String>),
 }
 
+/// The time for which a statement that a new connection prepares waits for the locks of its tables.
+const WAIT: Duration = Duration::from_millis(1);
+
 /// Returns a column of a row.
-pub(super) fn column<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> error::Result<T> {
+pub(super) fn column<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Result<T> {
     row.try_get(column).map_err(|error| {
         Error::internal(format!("column {column} of a result of PostgreSQL: {error}"))
     })
@@ -119,21 +126,24 @@ pub(super) enum Unprepared {
 }
 
 impl Connection {
-    /// Prepares a session: applies and checks its settings, and prepares the known statements.
+    /// Prepares a session: applies and checks its settings, and prepares the known statements. A statement is left out if
+    /// its table was dropped, or if another session has locked the table.
     pub(super) fn prepare(
         self,
         known: &[Box<str>],
         named: &[Box<str>],
-        response: Duration,
+        (response, lock): (Duration, Duration),
         needs_primary: bool,
     ) -> Result<Self, Unprepared> {
         let assignments = SETTINGS.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
         let shown = SETTINGS.iter().map(|(name, _)| format!("current_setting('{name}')"));
         let shown = shown.collect::<Vec<_>>().join(" || ' ' || ");
         let sql = format!(
-            "{}SELECT {shown} || ' ' || pg_is_in_recovery()::text",
-            assignments.collect::<Vec<_>>().concat()
+            "{}{}; SELECT {shown} || ' ' || pg_is_in_recovery()::text",
+            assignments.collect::<Vec<_>>().concat(),
+            lock_timeout(WAIT)
         );
+        let last = lock_timeout(lock);
         let sent = self.send_simple(&sql);
         let naming =
             named.iter().enumerate().map(|(number, sql)| (naming("known", number, sql), sql));
@@ -145,6 +155,7 @@ impl Connection {
         for (_, future, ready) in &mut preparing {
             *ready = poll_once(future.as_mut());
         }
+        let last = self.send_simple(&last);
         let found = match sent.wait().map_err(Unprepared::Failed)? {
             Response::Text(Some(found)) => found,
             _ => String::new(),
@@ -166,11 +177,12 @@ impl Connection {
             }
         }
         for (sql, future, ready) in preparing {
-            // A statement of a table that was dropped can't be prepared.
             if let Ok(statement) = ready.unwrap_or_else(|| self.wait(future)) {
                 self.statements().insert(sql.clone(), statement);
             }
         }
+        // A connection that was lost in the meantime has no response.
+        last.wait().map_err(Unprepared::Failed)?;
         *self.named() = prepared_names;
         self.driver().limit = response;
         Ok(self)

@@ -21,6 +21,8 @@ mod driver;
 mod ends;
 mod error;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod golden;
 mod lists;
 mod names;

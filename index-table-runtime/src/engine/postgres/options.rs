@@ -7,6 +7,9 @@ use crate::engine::Options;
 /// The unit of the longest time limits.
 const HOUR: Duration = Duration::from_hours(1);
 
+/// The longest wait for a lock.
+const LOCK: Duration = Duration::from_secs(5);
+
 /// The time limits of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -18,6 +21,14 @@ pub(super) struct Limits {
     pub(super) commit: Duration,
     /// For waiting for a connection of the pool.
     pub(super) lease: Duration,
+}
+
+impl Limits {
+    /// Returns the limit for each wait of the server for a lock. It is shorter than that for a response, so that the server ends the
+    /// wait, with a conflict, after which the transaction runs again.
+    pub(super) fn lock(&self) -> Duration {
+        LOCK.min(self.response / 2)
+    }
 }
 
 impl Options {

@@ -141,6 +141,9 @@ fn is_committed(session: &Session<'_>, token: Token) -> Option<bool> {
         }
         if let Ok(connection) = pool.open_within(left) {
             let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
             let found = connection.within(left, |it| it.simple(&token.fence(commits, left)));
             // Otherwise, the fence may be missing on the standby.
             if let Ok(Some(found)) = found

@@ -226,8 +226,10 @@ impl Pool {
         }
         drop(state);
         let mut leased = leased(None, true);
+        let known: Vec<_> = self.known().iter().cloned().collect();
+        let named: Vec<_> = self.named().iter().cloned().collect();
         // If this fails, dropping `leased` makes room for another connection.
-        leased.connection = Some(Arc::new(self.open()?));
+        leased.connection = Some(Arc::new(self.session(self.limits.connect, &known, &named)?));
         Ok(Some(leased))
     }
 
@@ -246,17 +248,25 @@ impl Pool {
         }
     }
 
-    /// Opens a connection outside of the pool.
+    /// Opens a connection outside of the pool, without prepared statements.
     pub(super) fn open(&self) -> Result<Connection> {
         self.open_within(self.limits.connect)
     }
 
-    /// Opens a connection outside of the pool, within a time limit.
+    /// Opens a connection outside of the pool, without prepared statements, within a time limit.
     pub(super) fn open_within(&self, limit: Duration) -> Result<Connection> {
-        let known: Vec<_> = self.known().iter().cloned().collect();
-        let named: Vec<_> = self.named().iter().cloned().collect();
-        let prepared =
-            self.connect(limit)?.prepare(&known, &named, self.limits.response, self.needs_primary);
+        self.session(limit, &[], &[])
+    }
+
+    /// Opens a connection, and prepares these statements.
+    fn session(
+        &self,
+        limit: Duration,
+        known: &[Box<str>],
+        named: &[Box<str>],
+    ) -> Result<Connection> {
+        let limits = (self.limits.response, self.limits.lock());
+        let prepared = self.connect(limit)?.prepare(known, named, limits, self.needs_primary);
         prepared.map_err(|unprepared| match unprepared {
             // If the server refuses to open a session for any reason, it counts as unreachable.
             Unprepared::Failed(error) => error::unreachable(&self.server, &error),

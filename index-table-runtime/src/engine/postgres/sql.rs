@@ -1,5 +1,7 @@
 //! The statements for transactions, settings and tables.
 
+use std::time::Duration;
+
 use super::names::{Form, Relation, quoted};
 
 /// The settings of each session, with their values. They are checked after they are set.
@@ -38,6 +40,12 @@ pub(super) const LOCK: &str = "SELECT pg_try_advisory_lock(hashtextextended($1::
 
 /// Releases the lock.
 pub(super) const UNLOCK: &str = "SELECT pg_advisory_unlock(hashtextextended($1::text, 0))::text";
+
+/// Returns the statement that limits the time for which each later statement of a session waits for a lock.
+pub(super) fn lock_timeout(limit: Duration) -> String {
+    // 0 is no limit.
+    format!("SET lock_timeout = {}", limit.as_millis().max(1))
+}
 
 /// Returns the statement that begins a transaction.
 pub(super) const fn begin(writes: bool) -> &'static str {

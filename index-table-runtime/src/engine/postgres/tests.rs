@@ -84,7 +84,7 @@ const fn index(name: &'static str, unique: bool) -> IndexSchema {
     }
 }
 
-const TABLE: &TableSchema = &TableSchema {
+pub(super) const TABLE: &TableSchema = &TableSchema {
     name: "things",
     was: &[],
     version: 1,
@@ -97,7 +97,11 @@ const TABLE: &TableSchema = &TableSchema {
 };
 
 pub(super) fn open(engine: &Engine) -> Tables {
-    let opened = engine.open_table(TABLE, Parts::default(), false, &mut |_| Ok(()), |_| Ok(()));
+    open_as(engine, TABLE)
+}
+
+pub(super) fn open_as(engine: &Engine, schema: &'static TableSchema) -> Tables {
+    let opened = engine.open_table(schema, Parts::default(), false, &mut |_| Ok(()), |_| Ok(()));
     opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
 }
 
