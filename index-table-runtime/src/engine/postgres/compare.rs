@@ -1,6 +1,6 @@
 //! The SQL tables of the server, compared with the declared tables when a table is opened.
 
-use std::{mem, time::Duration};
+use std::mem;
 
 use super::{
     connection::column,
@@ -17,9 +17,6 @@ use crate::{
         stream::STREAM,
     },
 };
-
-/// The maximum time for which changing and dropping indexes waits for other clients that read them.
-pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The SQL tables that differ from those of the server.
 pub(super) struct Compared<'r> {
@@ -93,7 +90,6 @@ impl<'r> Compared<'r> {
                               WHERE n.nspname = $1 AND c.relname = $2 AND o.contype = 'p'";
             let found = txn.query(constraint, &[&schema, &relation.name])?;
             let primary_key = found.first().map(|row| column::<&str>(row, 0)).transpose()?;
-            txn.simple(&format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis()))?;
             let change = sql::change(relation, primary_key.unwrap_or_default());
             let is_kept = change.is_some();
             txn.simple(&change.unwrap_or_else(|| format!("DROP TABLE {}", relation.sql)))?;

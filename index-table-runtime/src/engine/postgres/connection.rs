@@ -20,7 +20,7 @@ use tokio_postgres::{
 pub(super) use super::driver::Outcome;
 use super::{
     driver::Driver,
-    sql::{SETTINGS, lock_timeout},
+    sql::{SETTINGS, lock_timeout, noticing},
     token::Kept,
 };
 use crate::{
@@ -143,8 +143,9 @@ impl Connection {
             assignments.collect::<Vec<_>>().concat(),
             lock_timeout(WAIT)
         );
-        let last = lock_timeout(lock);
+        let (noticing, last) = (noticing(), lock_timeout(lock));
         let sent = self.send_simple(&sql);
+        noticing.iter().for_each(|sql| drop(self.send_simple(sql)));
         let naming =
             named.iter().enumerate().map(|(number, sql)| (naming("known", number, sql), sql));
         let naming: Vec<_> = naming.collect();

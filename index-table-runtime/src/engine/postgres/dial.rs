@@ -4,7 +4,7 @@ use std::{
     error::Error,
     hash::{BuildHasher as _, RandomState},
     io,
-    net::{SocketAddr, TcpStream, ToSocketAddrs as _},
+    net::{SocketAddr, ToSocketAddrs as _},
     pin::pin,
     time::{Duration, Instant},
 };
@@ -18,10 +18,10 @@ use tokio_postgres::{
 
 use super::{
     connection::Connection,
-    driver::Driver,
+    driver::{Cancel, Driver},
     error::Standby,
     options::Limits,
-    socket::{Reactor, Socket, Stream},
+    socket::{Reactor, ServerAddress, Socket, Stream},
     tls::Tls,
 };
 
@@ -71,14 +71,16 @@ pub(super) fn connect(
         let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or(5432);
         let host = Place { host: hosts.get(at), port, config, tls, limits, session };
         let connected = match (addresses.get(at), hosts.get(at)) {
-            (Some(address), _) => host.connect(&[SocketAddr::new(*address, port)]),
+            (Some(address), _) => {
+                host.connect(&[ServerAddress::Tcp(SocketAddr::new(*address, port))])
+            }
             (None, Some(Host::Tcp(name))) => match (name.as_str(), port).to_socket_addrs() {
-                Ok(found) => host.connect(&found.collect::<Vec<_>>()),
+                Ok(found) => host.connect(&found.map(ServerAddress::Tcp).collect::<Vec<_>>()),
                 Err(error) => Err(format!("the host {name:?} was not found: {error}").into()),
             },
             #[cfg(unix)]
             (None, Some(Host::Unix(path))) => {
-                host.connect_unix(&path.join(format!(".s.PGSQL.{port}")))
+                host.connect(&[ServerAddress::Unix(path.join(format!(".s.PGSQL.{port}")))])
             }
             (None, None) => continue,
         };
@@ -101,20 +103,15 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Returns the time limit for each of so many addresses.
-    fn timeout(&self, addresses: usize) -> Duration {
-        let share = self.limits.connect / u32::try_from(addresses.max(1)).unwrap_or(u32::MAX);
-        self.config.get_connect_timeout().map_or(share, |own| share.min(*own))
-    }
-
     /// Opens a connection to the first of these addresses that accepts one.
-    fn connect(&self, addresses: &[SocketAddr]) -> Result<Connection, Failure> {
+    fn connect(&self, addresses: &[ServerAddress]) -> Result<Connection, Failure> {
         let mut failure = "the host has no address".into();
-        let timeout = self.timeout(addresses.len());
+        let share = self.limits.connect / u32::try_from(addresses.len().max(1))?;
+        let timeout = self.config.get_connect_timeout().map_or(share, |own| share.min(*own));
         for address in addresses {
             let until = Instant::now() + timeout;
-            let connected = match self.socket(*address, timeout) {
-                Ok(socket) => self.session(socket, until),
+            let connected = match self.socket(address, timeout) {
+                Ok(socket) => self.session(address, socket, until),
                 Err(error) => {
                     let reason = format!("error connecting to {address}: {error}");
                     Err(io::Error::new(error.kind(), reason).into())
@@ -128,10 +125,13 @@ impl Place<'_> {
         Err(failure)
     }
 
-    fn socket(&self, address: SocketAddr, timeout: Duration) -> io::Result<Socket> {
-        let socket = TcpStream::connect_timeout(&address, timeout)?;
-        socket.set_nodelay(true)?;
-        let options = SockRef::from(&socket);
+    fn socket(&self, address: &ServerAddress, timeout: Duration) -> io::Result<Socket> {
+        let socket = address.connect(timeout)?;
+        let options = match &socket {
+            Socket::Tcp(stream) => SockRef::from(stream),
+            #[cfg(unix)]
+            Socket::Unix(_) => return Ok(socket),
+        };
         #[cfg(target_os = "linux")]
         {
             let timeout = self.config.get_tcp_user_timeout().copied();
@@ -151,35 +151,29 @@ impl Place<'_> {
                 keepalive.with_retries(self.config.get_keepalives_retries().unwrap_or(RETRIES));
             options.set_tcp_keepalive(&keepalive)?;
         }
-        socket.set_nonblocking(true)?;
-        Ok(Socket::Tcp(mio::net::TcpStream::from_std(socket)))
-    }
-
-    #[cfg(unix)]
-    fn connect_unix(&self, path: &std::path::Path) -> Result<Connection, Failure> {
-        let failed = |error: io::Error| {
-            let reason = format!("error connecting to {}: {error}", path.display());
-            io::Error::new(error.kind(), reason)
-        };
-        let socket = std::os::unix::net::UnixStream::connect(path).map_err(failed)?;
-        socket.set_nonblocking(true)?;
-        let socket = Socket::Unix(mio::net::UnixStream::from_std(socket));
-        self.session(socket, Instant::now() + self.timeout(1))
+        Ok(socket)
     }
 
     /// Opens a session on a connected socket.
-    fn session(&self, socket: Socket, until: Instant) -> Result<Connection, Failure> {
+    fn session(
+        &self,
+        address: &ServerAddress,
+        socket: Socket,
+        until: Instant,
+    ) -> Result<Connection, Failure> {
         let (stream, mut reactor) = Reactor::new(socket)?;
         let name = match self.host {
             Some(Host::Tcp(name)) => name.as_str(),
             _ => "",
         };
         let mut tls = Clone::clone(self.tls);
-        let tls = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls, name)?;
-        let opened = reactor.run(pin!(self.config.connect_raw(stream, tls)), until)?;
+        let of_stream = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls, name)?;
+        let opened = reactor.run(pin!(self.config.connect_raw(stream, of_stream)), until)?;
         let (client, connection): (Client, _) = opened?;
         let left = until.saturating_duration_since(Instant::now());
-        let connection = Connection::raw(client, Driver::new(connection, reactor, left));
+        let (token, address, name) = (client.cancel_token(), address.clone(), name.to_owned());
+        let cancel = Cancel { token, address, name, tls };
+        let connection = Connection::raw(client, Driver::new(connection, reactor, left, cancel));
         let wanted = match self.session {
             TargetSessionAttrs::ReadWrite => "off",
             TargetSessionAttrs::ReadOnly => "on",

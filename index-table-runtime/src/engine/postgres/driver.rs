@@ -1,15 +1,16 @@
 //! The I/O of a connection, by the thread that waits for a response.
 
 use std::{
-    pin::Pin,
+    error::Error,
+    pin::{Pin, pin},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-use tokio_postgres::{AsyncMessage, tls::MakeTlsConnect};
+use tokio_postgres::{AsyncMessage, CancelToken, tls::MakeTlsConnect};
 
 use super::{
-    socket::{Reactor, Stream},
+    socket::{Reactor, ServerAddress, Stream},
     tls::Tls,
 };
 use crate::locks::Origin;
@@ -20,8 +21,31 @@ pub(super) type Outcome<T> = Result<T, tokio_postgres::Error>;
 /// The function of the server that warns of a commit that has not waited for its standbys. Messages can be translated.
 const STANDBY: &str = "SyncRepWaitForLSN";
 
+/// The longest time for the request to cancel a statement.
+const CANCEL: Duration = Duration::from_secs(1);
+
 /// The client library's half of a connection that does the I/O.
 type Half = tokio_postgres::Connection<Stream, <Tls as MakeTlsConnect<Stream>>::Stream>;
+
+/// How the statement that the server runs for a connection is canceled.
+pub(super) struct Cancel {
+    pub(super) token: CancelToken,
+    pub(super) address: ServerAddress,
+    /// The name of the server, for encrypted connections.
+    pub(super) name: String,
+    pub(super) tls: Tls,
+}
+
+impl Cancel {
+    /// Requests the end of the statement on another connection.
+    fn send(&mut self, limit: Duration) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let until = Instant::now() + limit;
+        let (stream, mut reactor) = Reactor::new(self.address.connect(limit)?)?;
+        let tls = MakeTlsConnect::<Stream>::make_tls_connect(&mut self.tls, &self.name)?;
+        reactor.run(pin!(self.token.cancel_query_raw(stream, tls)), until)??;
+        Ok(())
+    }
+}
 
 /// Sends the requests of a connection, and receives the responses. One thread at a time does this, for itself and for
 /// all other threads that use the connection.
@@ -35,14 +59,15 @@ pub(super) struct Driver {
     pub(super) is_unreplicated: bool,
     /// Whether the connection has ended because there was no response.
     pub(super) is_late: bool,
+    cancel: Cancel,
     /// The process that has opened the connection. A forked process must not use it.
     origin: Origin,
 }
 
 impl Driver {
-    pub(super) fn new(half: Half, reactor: Reactor, limit: Duration) -> Self {
+    pub(super) fn new(half: Half, reactor: Reactor, limit: Duration, cancel: Cancel) -> Self {
         let (half, origin) = (Some(half), Origin::here());
-        Self { half, reactor, limit, is_unreplicated: false, is_late: false, origin }
+        Self { half, reactor, limit, is_unreplicated: false, is_late: false, cancel, origin }
     }
 
     /// Ends the use of an inherited connection, without a message to the server: it would end the session of the parent.
@@ -88,7 +113,8 @@ impl Driver {
     }
 
     /// Sends and receives until a future of this connection is ready. After the time limit without a byte of a response, the
-    /// connection ends with an error.
+    /// connection ends with an error, and the server is requested to end the statement, within [`CANCEL`]. Otherwise, it would keep
+    /// its locks, or could commit a single statement later.
     pub(super) fn wait<T>(
         &mut self,
         mut future: Pin<&mut impl Future<Output = Outcome<T>>>,
@@ -106,15 +132,15 @@ impl Driver {
                 continue;
             }
             let left = self.limit.saturating_sub(since.elapsed());
-            if left.is_zero() {
-                (self.half, self.is_late) = (None, true);
-                return Err(tokio_postgres::Error::__private_api_timeout());
-            }
             if self.reactor.block(Some(left)).is_err() {
                 self.half = None;
-            }
-            if self.reactor.can_read() {
+            } else if self.reactor.can_read() {
                 since = Instant::now();
+            } else if left.is_zero() {
+                (self.half, self.is_late) = (None, true);
+                // If the server does not accept the request, it ends the statement when it finds out that the client has gone.
+                let _ = self.cancel.send(self.limit.min(CANCEL));
+                return Err(tokio_postgres::Error::__private_api_timeout());
             }
         }
     }

@@ -156,9 +156,11 @@ pub(super) fn may_pass(error: &(dyn error::Error + 'static)) -> bool {
             of_library.is_some_and(tokio_postgres::Error::is_closed)
                 || of_system.is_some_and(|kind| {
                     use io::ErrorKind::{
-                        ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof,
+                        ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof, WouldBlock,
                     };
-                    [ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof].contains(&kind)
+                    // The last one: the queue of a server on a socket of the system is full.
+                    [ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof, WouldBlock]
+                        .contains(&kind)
                 })
         }),
         _ => false,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{
-    tests::{TABLE, connected, cut, ids, on_a_server, open, open_as, put},
+    tests::{TABLE, connected, cut, ids, on_a_server, open, open_as, put, url},
     token::Token,
     *,
 };
@@ -12,7 +12,7 @@ use crate::{engine::CommitFailure, model::schema::TableSchema};
 const OTHER: &TableSchema = &TableSchema { name: "other_things", ..*TABLE };
 
 /// A time that is shorter than any limit.
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(4);
 
 /// Puts a row in a transaction of its own.
 fn put_one(engine: &Engine, tables: &Tables, id: u8) -> Result<()> {
@@ -46,5 +46,78 @@ fn the_lock_of_a_table_delays_neither_new_connections_nor_fences() {
         holder.simple("COMMIT").expect("the end");
         assert_eq!(ids(engine, &tables)?, [1]);
         Ok(())
+    });
+}
+
+/// Returns another client of the store, with this time limit for responses.
+fn client(engine: &Engine, response: Duration) -> Result<Engine> {
+    let options = Options::default().schema(&engine.schema).response_timeout(response);
+    Engine::connect(&options, &url().expect("a server"))
+}
+
+#[test]
+fn each_session_has_the_settings_by_which_the_server_notices_a_lost_client() {
+    on_a_server(|engine| {
+        let connection = engine.pool.open()?;
+        for (name, value) in sql::NOTICING {
+            let shown = format!("SELECT current_setting('{name}', true)");
+            // PostgreSQL 13 lacks one of them.
+            if let Some(found) = connection.simple(&shown).expect("a setting") {
+                assert_eq!(found, value, "{name}");
+            }
+        }
+        let found = connection.simple("SHOW lock_timeout").expect("a setting");
+        assert_eq!(found.as_deref(), Some("5s"));
+        Ok(())
+    });
+}
+
+#[test]
+fn waiting_for_the_row_of_another_client_is_a_conflict() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        put_one(engine, &tables, 1)?;
+        let waiting = client(engine, SOON)?;
+        let of_waiting = open(&waiting);
+        let mut holder = engine.write()?;
+        put(&mut holder, &tables, 1)?;
+        holder.send_pending()?;
+        for excludes in [false, true] {
+            let mut txn = waiting.write()?;
+            if excludes {
+                txn.exclude_writers(&of_waiting);
+            }
+            put(&mut txn, &of_waiting, 1)?;
+            let begun = Instant::now();
+            let sent = txn.send_pending();
+            assert!(matches!(sent, Err(Error::RetriesExhausted { .. })), "{sent:?}");
+            assert_eq!(txn.retry(), Some(Retry::Conflict));
+            assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        }
+        holder.commit(|| ())?;
+        put_one(&waiting, &of_waiting, 1)
+    });
+}
+
+#[test]
+fn the_server_ends_a_statement_that_the_client_no_longer_waits_for() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let late = client(engine, Duration::from_millis(200))?;
+        let mut txn = late.write()?;
+        put(&mut txn, &tables, 1)?;
+        let sleep = format!("SELECT pg_sleep(600) AS \"of {}\"", engine.schema);
+        let slept = txn.simple(&sleep);
+        assert!(matches!(slept, Err(Error::Unreachable { .. })), "{slept:?}");
+        assert_eq!(txn.retry(), None);
+        let begun = Instant::now();
+        let sleeping = format!(
+            "SELECT count(*)::text FROM pg_stat_activity WHERE query = '{sleep}' AND state = 'active'"
+        );
+        while engine.run(&sleeping)?.as_deref() != Some("0") {
+            assert!(begun.elapsed() < SOON, "the statement is still running");
+        }
+        // The row has no lock.
+        put_one(engine, &tables, 1)
     });
 }

@@ -66,7 +66,7 @@ use tokio_postgres::{Config, config::Host};
 use self::{
     catalog::Catalog,
     clients::Clients,
-    compare::{Compared, LOCK_TIMEOUT},
+    compare::Compared,
     connection::column,
     error::Kind,
     names::{CATALOG, FORMAT, FORMAT_KEY, Form, Relation, SEQUENCES, quoted},
@@ -353,7 +353,6 @@ impl Engine {
             if dropped.is_empty() {
                 return Ok(dropped);
             }
-            txn.simple(&format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis()))?;
             let remove =
                 format!("DELETE FROM {}.{} WHERE k = $1", quoted(&self.schema), quoted(CATALOG));
             for name in &dropped {

@@ -1,7 +1,6 @@
 //! Renaming the SQL tables of a table.
 
 use super::{
-    compare::LOCK_TIMEOUT,
     connection::column,
     names::{CATALOG, Form, Relation, SEQUENCES, quoted},
     tables::Tables,
@@ -56,7 +55,6 @@ pub(super) fn rename(
     if changes.is_empty() {
         return Ok(());
     }
-    txn.simple(&format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis()))?;
     let catalog = Relation::new(in_schema, CATALOG, Form::Pairs).sql;
     for (name, record) in changes {
         let (table, part) = name.split_once('.').unwrap_or((name, ""));

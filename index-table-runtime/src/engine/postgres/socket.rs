@@ -4,9 +4,12 @@
 //! socket is ready. So no other thread has to be woken, and no runtime is needed. Unlike `block_on` of a runtime, this
 //! works inside of asynchronous code, where it blocks the thread like any other call.
 
+#[cfg(unix)]
+use std::path::PathBuf;
 use std::{
+    fmt,
     io::{self, ErrorKind, Read as _, Write as _},
-    net::Shutdown,
+    net::{self, Shutdown, SocketAddr},
     pin::Pin,
     sync::{
         Arc,
@@ -26,6 +29,41 @@ pub(super) enum Socket {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+}
+
+/// The address of a server.
+#[derive(Debug, Clone)]
+pub(super) enum ServerAddress {
+    Tcp(SocketAddr),
+    #[cfg(unix)]
+    Unix(PathBuf),
+}
+
+impl ServerAddress {
+    /// Connects to the server within a time limit.
+    pub(super) fn connect(&self, limit: Duration) -> io::Result<Socket> {
+        match self {
+            Self::Tcp(address) => {
+                let socket = net::TcpStream::connect_timeout(address, limit)?;
+                socket.set_nodelay(true)?;
+                socket.set_nonblocking(true)?;
+                Ok(Socket::Tcp(TcpStream::from_std(socket)))
+            }
+            // Does not wait: if the queue of the server is full, the error is `WouldBlock`.
+            #[cfg(unix)]
+            Self::Unix(path) => UnixStream::connect(path).map(Socket::Unix),
+        }
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            #[cfg(unix)]
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
 }
 
 impl Socket {

@@ -21,6 +21,24 @@ pub(super) const SETTINGS: [(&str, &str); 10] = [
     ("client_min_messages", "warning"),
 ];
 
+/// The settings by which the server finds out that a client has gone, while it runs a statement and while it waits for the next one.
+/// They are not checked, because not all versions and systems have them. `tcp_user_timeout` would end a client that reads a long scan slowly.
+pub(super) const NOTICING: [(&str, &str); 4] = [
+    ("client_connection_check_interval", "5s"),
+    ("tcp_keepalives_idle", "10"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "3"),
+];
+
+/// Returns the statements that apply the settings of [`NOTICING`] that the server has. Each may fail.
+pub(super) fn noticing() -> [String; 4] {
+    NOTICING.map(|(name, value)| {
+        format!(
+            "SELECT set_config('{name}', '{value}', false) WHERE current_setting('{name}', true) IS NOT NULL"
+        )
+    })
+}
+
 /// Begins a read transaction.
 pub(super) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 

@@ -22,9 +22,6 @@ use crate::model::{
     schema::{StateRecord, TableRecord, TableSchema},
 };
 
-/// The maximum waiting time for the writers of a table, in milliseconds.
-const LOCK_TIMEOUT: u32 = 5000;
-
 /// The last statement of a round trip.
 #[derive(Clone, Copy)]
 pub(super) enum Last<'p> {
@@ -67,11 +64,7 @@ impl Session<'_> {
     fn begin_sql(&self) -> Cow<'static, str> {
         let begin = sql::begin(self.writes);
         self.exclusive.get().map_or(begin.into(), |table| {
-            format!(
-                "{begin}; SET LOCAL lock_timeout = {LOCK_TIMEOUT}; \
-                 LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE; SET LOCAL lock_timeout = 0"
-            )
-            .into()
+            format!("{begin}; LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE").into()
         })
     }
 
