@@ -3,11 +3,14 @@
 use std::time::Instant;
 
 use super::{
-    tests::{TABLE, connected, cut, ids, on_a_server, open, open_as, put, url},
+    tests::{TABLE, connected, ids, on_a_server, open, open_as, put, url},
     token::Token,
     *,
 };
-use crate::{engine::CommitFailure, model::schema::TableSchema};
+use crate::{
+    engine::{CommitFailure, Write as _},
+    model::schema::TableSchema,
+};
 
 const OTHER: &TableSchema = &TableSchema { name: "other_things", ..*TABLE };
 
@@ -27,7 +30,8 @@ fn put_one(engine: &Engine, tables: &Tables, id: u8) -> Result<()> {
 fn the_lock_of_a_table_delays_neither_new_connections_nor_fences() {
     on_a_server(|engine| {
         let (tables, others) = (open(engine), open_as(engine, OTHER));
-        put_one(engine, &tables, 1)?;
+        // After its second use, a change is prepared.
+        (0..3).try_for_each(|_| put_one(engine, &tables, 1))?;
         let holder = engine.pool.open()?;
         let lock = format!("BEGIN; LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", tables.facts.sql);
         holder.simple(&lock).expect("the lock");
@@ -103,7 +107,7 @@ fn waiting_for_the_row_of_another_client_is_a_conflict() {
 fn the_server_ends_a_statement_that_the_client_no_longer_waits_for() {
     on_a_server(|engine| {
         let tables = open(engine);
-        let late = client(engine, Duration::from_millis(200))?;
+        let late = client(engine, Duration::from_secs(1))?;
         let mut txn = late.write()?;
         put(&mut txn, &tables, 1)?;
         let sleep = format!("SELECT pg_sleep(600) AS \"of {}\"", engine.schema);
@@ -119,5 +123,45 @@ fn the_server_ends_a_statement_that_the_client_no_longer_waits_for() {
         }
         // The row has no lock.
         put_one(engine, &tables, 1)
+    });
+}
+
+/// The token of a commit can't be prepared, so neither the token nor the commit is sent.
+#[test]
+fn a_connection_whose_commit_was_not_sent_is_not_used_again() {
+    on_a_server(|engine| {
+        let (tables, commits) = (open(engine), &engine.catalog.commits.sql);
+        let holder = engine.pool.open()?;
+        let run = |sql: String| holder.simple(&sql).map(drop).expect("a statement");
+        for (id, is_locked) in [(1, false), (2, true)] {
+            // The connection of `other` has not prepared the token.
+            let other = connected(&engine.schema).expect("a server");
+            let mut txn = other.write()?;
+            txn.simple("SET LOCAL lock_timeout = 100")?;
+            put(&mut txn, &tables, id)?;
+            if is_locked {
+                run(format!("BEGIN; LOCK TABLE {commits} IN SHARE ROW EXCLUSIVE MODE"));
+            } else {
+                run(format!("ALTER TABLE {commits} RENAME v TO hidden"));
+            }
+            let committed = txn.commit(|| ());
+            if is_locked {
+                assert!(matches!(committed, Err(CommitFailure::Conflict(_))), "{committed:?}");
+                run("COMMIT".to_owned());
+            } else {
+                assert!(matches!(committed, Err(CommitFailure::Failed(_))), "{committed:?}");
+                run(format!("ALTER TABLE {commits} RENAME hidden TO v"));
+            }
+            // A transaction that is one statement would fail on that connection.
+            let mut txn = other.write()?;
+            txn.assume_new();
+            let mut writer = txn.writer(&tables).expect("a writer");
+            assert!(writer.defer_new());
+            assert!(writer.insert_fact(&[id + 10], b"row")?);
+            assert!(writer.settle_new()?);
+            txn.commit(|| ())?;
+        }
+        assert_eq!(ids(engine, &tables)?, [11, 12]);
+        Ok(())
     });
 }

@@ -47,6 +47,11 @@ pub(super) fn commit(session: &Session<'_>) -> Result<(), CommitFailure> {
         Ok(_) => finish(session, leased, token),
         // The commit was sent before the error was found.
         Err(Broken::Other(error)) => Err(CommitFailure::Unknown(error)),
+        // Neither the commit nor a rollback was sent, so the connection can't be kept.
+        Err(Broken::Unsent(cause)) => {
+            drop(leased);
+            Err(failed(pool, cause))
+        }
         // The server has rolled back if a statement before the commit has failed.
         Err(Broken::Statement(cause) | Broken::Last(cause)) => judge(session, leased, cause, token),
     }
@@ -98,22 +103,23 @@ fn judge(
     cause: tokio_postgres::Error,
     token: Option<Token>,
 ) -> Result<(), CommitFailure> {
-    let kind = error::kind(&cause);
-    let error = error::of(session.pool.server(), cause);
-    match kind {
-        error::Kind::Conflict => {
+    match error::kind(&cause) {
+        error::Kind::Conflict | error::Kind::Refused => {
             leased.into_iter().for_each(Leased::keep);
-            Err(CommitFailure::Conflict(error))
-        }
-        error::Kind::Refused => {
-            leased.into_iter().for_each(Leased::keep);
-            Err(CommitFailure::Failed(error))
+            Err(failed(session.pool, cause))
         }
         error::Kind::Ambiguous | error::Kind::Lost => {
             drop(leased);
-            determine(session, error, token)
+            determine(session, error::of(session.pool.server(), cause), token)
         }
     }
+}
+
+/// Returns the failure of a commit that has changed nothing.
+fn failed(pool: &Pool, cause: tokio_postgres::Error) -> CommitFailure {
+    let is_conflict = error::kind(&cause) == error::Kind::Conflict;
+    let error = error::of(pool.server(), cause);
+    if is_conflict { CommitFailure::Conflict(error) } else { CommitFailure::Failed(error) }
 }
 
 /// Determines the outcome of a commit whose connection was lost with this error. A transaction without a token has changed nothing.

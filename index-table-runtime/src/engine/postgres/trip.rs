@@ -45,6 +45,8 @@ impl Last<'_> {
 
 /// The failure of a round trip.
 pub(super) enum Broken {
+    /// A statement can't be prepared. Nothing of the round trip was sent.
+    Unsent(tokio_postgres::Error),
     /// The error of a statement.
     Statement(tokio_postgres::Error),
     /// The error of the last statement, after all others have succeeded.
@@ -180,17 +182,17 @@ impl Session<'_> {
         last: Last<'_>,
     ) -> Result<Response, Attempt> {
         let broken = |error| Attempt::Broken(Broken::Statement(error));
+        let unsent = |error| Attempt::Broken(Broken::Unsent(error));
         let mut start = self.start.lock();
         if let Some(failure) = start.failure.take() {
             return Err(broken(failure));
         }
         let begins = !start.has_begun;
-        let before = |error: tokio_postgres::Error| {
-            if begins && error::kind(&error) == Kind::Lost {
-                return Attempt::LostBefore(error);
-            }
-            broken(error)
+        let lost_or = |other: &dyn Fn(tokio_postgres::Error) -> Attempt, error| {
+            let is_lost = begins && error::kind(&error) == Kind::Lost;
+            if is_lost { Attempt::LostBefore(error) } else { other(error) }
         };
+        let before = |error| lost_or(&unsent, error);
         let needs_numbers = self.known_numbers().is_none()
             && (self.writes && begins
                 || matches!(last, Last::Numbers)
@@ -219,7 +221,7 @@ impl Session<'_> {
         // After another error than a loss, for example of a lock, there is a transaction to roll back.
         let not_begun = |start: &mut State, error| {
             start.has_begun = error::kind(&error) != Kind::Lost;
-            before(error)
+            lost_or(&broken, error)
         };
         let mut numbers = None;
         let numbers_sent = numbers_sql.as_ref().map(|sql| connection.send_simple(sql));

@@ -213,7 +213,9 @@ impl<'s> Txn<'s> {
     #[cold]
     fn break_off(&self, broken: Broken) -> Error {
         match broken {
-            Broken::Statement(cause) | Broken::Last(cause) => self.fail(cause),
+            Broken::Unsent(cause) | Broken::Statement(cause) | Broken::Last(cause) => {
+                self.fail(cause)
+            }
             Broken::Other(error) => {
                 self.session().fail(false, &error);
                 error
@@ -452,13 +454,15 @@ impl<'s> Txn<'s> {
         }
         // The server accepts these statements after a failed statement.
         let sql = format!("ROLLBACK TO SAVEPOINT s{depth}; RELEASE SAVEPOINT s{depth}");
-        if let Err(Broken::Statement(cause) | Broken::Last(cause)) =
-            session.round_trip(Last::Simple(&sql))
-        {
-            // Without the rollback, the outer transaction must not be committed.
-            let is_conflict = error::kind(&cause) == Kind::Conflict;
-            let error = error::of(session.pool.server(), cause);
-            session.fail(is_conflict, &error);
+        // Without the rollback, the outer transaction must not be committed.
+        match session.round_trip(Last::Simple(&sql)) {
+            Ok(_) => {}
+            Err(Broken::Other(error)) => session.fail(false, &error),
+            Err(Broken::Unsent(cause) | Broken::Statement(cause) | Broken::Last(cause)) => {
+                let is_conflict = error::kind(&cause) == Kind::Conflict;
+                let error = error::of(session.pool.server(), cause);
+                session.fail(is_conflict, &error);
+            }
         }
     }
 }
