@@ -12,6 +12,7 @@
 //! | the transaction is running, or its commit waits for a standby | waits for the transaction, up to the time limit |
 //! | committed | finds the token, and writes it again. The commit that follows is later in the WAL, so once it has succeeded, the first commit is as durable as the settings of the server promise, on its standbys too |
 //! | lost in a crash of the server, before it was durable | is inserted: the commit has failed |
+//! | committed so long ago that its token was removed by age | is inserted: the outcome is unknown. So it is after half of [`AGE`] |
 //!
 //! A client that crashes leaves its token, or its fence, until it is removed by age. A fence that was written before the client lost
 //! its connection again is found by the next attempt, which returns the same result.
@@ -39,8 +40,12 @@ const COMMIT: &str = "01";
 const FENCE: &str = "00";
 
 /// The token of a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Token([u8; 16]);
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Token {
+    bytes: [u8; 16],
+    /// The time before the commit was sent, by both clocks: one of them may stop while the machine is suspended, and the other one may be set.
+    since: (Instant, SystemTime),
+}
 
 /// The token of the last commit of a connection.
 #[derive(Debug, Clone)]
@@ -48,17 +53,11 @@ pub(super) struct Kept {
     token: Token,
     /// The place of the row.
     place: String,
-    since: Instant,
 }
 
 impl Kept {
     pub(super) fn new(token: Token, place: &str) -> Self {
-        Self { token, place: place.to_owned(), since: Instant::now() }
-    }
-
-    /// Whether the row is surely there.
-    fn is_there(&self) -> bool {
-        self.since.elapsed() < AGE / 2
+        Self { token, place: place.to_owned() }
     }
 }
 
@@ -75,11 +74,11 @@ impl Insertion {
     pub(super) const TYPES: [Type; 3] = [Type::BYTEA, Type::TEXT, Type::BYTEA];
 
     pub(super) fn new(token: Token, previous: Option<&Kept>) -> Self {
-        let previous = previous.filter(|kept| kept.is_there());
+        let previous = previous.filter(|kept| kept.token.is_recent());
         Self {
-            token: token.0.to_vec(),
+            token: token.bytes.to_vec(),
             place: previous.map(|kept| kept.place.clone()),
-            previous: previous.map(|kept| kept.token.0.to_vec()),
+            previous: previous.map(|kept| kept.token.bytes.to_vec()),
         }
     }
 
@@ -98,18 +97,32 @@ impl Token {
         let random = |half: u8| RandomState::new().hash_one((half, seed)).to_be_bytes();
         let mut bytes = [0; 16];
         bytes.iter_mut().zip(random(0).into_iter().chain(random(1))).for_each(|(to, it)| *to = it);
-        Self(bytes)
+        Self::with(bytes)
     }
 
+    pub(super) fn with(bytes: [u8; 16]) -> Self {
+        Self { bytes, since: (Instant::now(), SystemTime::now()) }
+    }
+
+    /// Returns the token as it is after both clocks have advanced by these times.
     #[cfg(test)]
-    pub(super) const fn with(bytes: [u8; 16]) -> Self {
-        Self(bytes)
+    pub(super) fn after(mut self, times: (Duration, Duration)) -> Option<Self> {
+        let (instant, system) = self.since;
+        self.since = (instant.checked_sub(times.0)?, system.checked_sub(times.1)?);
+        Some(self)
+    }
+
+    /// Whether the token can't have been removed by age. Otherwise, a fence that was inserted proves nothing.
+    pub(super) fn is_recent(&self) -> bool {
+        let (instant, system) = self.since;
+        let recent = |age| age < AGE / 2;
+        recent(instant.elapsed()) && system.elapsed().is_ok_and(recent)
     }
 
     /// Returns the statements that write the fence. Their last row is `1` if the transaction with the token was committed.
     /// Otherwise, it was not committed, and can no longer be committed.
     pub(super) fn fence(self, commits: &Relation, limit: Duration) -> String {
-        let (table, token) = (&commits.sql, hex(&self.0));
+        let (table, token) = (&commits.sql, hex(&self.bytes));
         let limit = limit.as_millis().max(1);
         format!(
             "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {limit}; SET LOCAL statement_timeout = {limit}; \
