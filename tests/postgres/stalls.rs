@@ -4,7 +4,7 @@ use std::{
     env,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -153,6 +153,35 @@ fn a_commit_whose_outcome_can_not_be_read_is_unknown_in_time() -> TestResult {
     let outcome = store.transaction(|txn| calls.insert(txn, &call(2)));
     assert!(matches!(outcome, Err(Error::CommitUnknown { .. })), "{outcome:?}");
     assert!(begun.elapsed() < LIMIT * 2 + Duration::from_secs(1), "{:?}", begun.elapsed());
+    Ok(())
+}
+
+/// The commit takes the snapshots of all read transactions that have not begun.
+#[test]
+fn a_commit_beside_many_readers_ends_in_time_when_the_server_is_stalled() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    schema.open()?;
+    let is_stalled = Arc::new(AtomicBool::new(false));
+    let of_proxy = Arc::clone(&is_stalled);
+    let url = proxy::start(schema.url(), move |_| {
+        if of_proxy.load(Ordering::SeqCst) { Fate::Hold } else { Fate::Forward }
+    })?;
+    let options = schema.options().response_timeout(LIMIT).commit_timeout(LIMIT);
+    let store = options.connect(&url)?;
+    let calls = CallRepository::open(&store)?;
+    let mut txn = store.write()?;
+    calls.insert(&mut txn, &call(1))?;
+    let readers = (0..12).map(|_| store.read()).collect::<Result<Vec<_>>>()?;
+    is_stalled.store(true, Ordering::SeqCst);
+    let begun = Instant::now();
+    let outcome = txn.commit();
+    assert!(matches!(outcome, Err(Error::CommitUnknown { .. })), "{outcome:?}");
+    assert!(begun.elapsed() < LIMIT * 3 + Duration::from_secs(1), "{:?}", begun.elapsed());
+    is_stalled.store(false, Ordering::SeqCst);
+    for reader in readers {
+        assert!(calls.get(&reader, 1).is_err());
+    }
+    calls.get(&store.read()?, 1)?;
     Ok(())
 }
 

@@ -19,7 +19,7 @@ use super::{
     error,
     options::Limits,
     sql,
-    start::Start,
+    start::{self, Start},
     texts::Texts,
     tls::Tls,
 };
@@ -163,9 +163,7 @@ impl Pool {
     /// Takes the snapshots of all read transactions that have none yet. This precedes each commit of this store.
     pub(super) fn take_snapshots(&self) {
         let starts: Vec<_> = self.readers().values().map(|(_, start)| Arc::clone(start)).collect();
-        for start in starts {
-            start.take_snapshot(sql::BEGIN_READ);
-        }
+        start::take_snapshots(&starts, sql::BEGIN_READ, self.limits.response);
     }
 
     /// Returns the number of read transactions, and the age of the oldest.

@@ -4,9 +4,12 @@
 //! this store after the start of the transaction. So before each commit, all read transactions of this store without a
 //! snapshot take one.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use super::connection::{Connection, Outcome};
+use super::connection::Connection;
 use crate::locks::{Mutex, MutexGuard, rank::ServerStart};
 
 /// The start of a transaction.
@@ -29,22 +32,35 @@ impl Start {
         self.0.lock()
     }
 
-    /// Begins the transaction and takes its snapshot, unless that has happened. If another thread is starting the
-    /// transaction, this function doesn't wait: the first query of that thread may be waiting for the transaction that
-    /// is about to commit.
-    pub(super) fn take_snapshot(&self, begin: &str) {
-        let Some(mut state) = self.0.try_lock() else { return };
-        let Some(connection) = state.connection.clone().filter(|_| !state.has_begun) else {
-            return;
-        };
-        state.has_begun = true;
-        let outcome: Outcome<_> = connection.simple(&format!("{begin}; SELECT 1"));
-        state.failure = outcome.err();
-    }
-
     /// Ends the use of the connection.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         (state.connection, state.has_begun) = (None, true);
+    }
+}
+
+/// Begins transactions and takes their snapshots, all within one time limit. A transaction without a response by then has failed.
+///
+/// Transactions that have begun are left out, and so are those that another thread is starting: the first query of that thread
+/// may be waiting for the transaction that is about to commit.
+pub(super) fn take_snapshots(starts: &[Arc<Start>], begin: &str, limit: Duration) {
+    let (until, sql) = (Instant::now() + limit, format!("{begin}; SELECT 1"));
+    let unbegun = starts.iter().filter_map(|start| {
+        let mut state = start.0.try_lock()?;
+        let connection = state.connection.clone().filter(|_| !state.has_begun)?;
+        state.has_begun = true;
+        Some((state, connection))
+    });
+    let mut unbegun: Vec<_> = unbegun.collect();
+    let sent = unbegun.iter().map(|(_, connection)| connection.send_simple(&sql));
+    let sent: Vec<_> = sent.collect();
+    unbegun.iter().for_each(|(_, connection)| connection.send_queued());
+    let outcomes = sent.into_iter().zip(&unbegun).map(|(sent, (_, connection))| {
+        let left = until.saturating_duration_since(Instant::now());
+        connection.within(left, |_| sent.wait())
+    });
+    let outcomes: Vec<_> = outcomes.collect();
+    for ((state, _), outcome) in unbegun.iter_mut().zip(outcomes) {
+        state.failure = outcome.err();
     }
 }
