@@ -165,3 +165,25 @@ fn a_connection_whose_commit_was_not_sent_is_not_used_again() {
         Ok(())
     });
 }
+
+#[test]
+fn a_connection_with_the_lock_of_a_session_is_not_replaced() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let mut txn = engine.write()?;
+        txn.exclude_builders(&tables)?;
+        let connection = txn.session().leased.with(|leased| leased.as_ref().map(Leased::get));
+        let connection = connection.expect("a connection")?;
+        let own = connection.simple("SELECT pg_backend_pid()::text").expect("a number");
+        let end = format!("SELECT pg_terminate_backend({}, 5000)::text", own.unwrap_or_default());
+        engine.pool.open()?.simple(&end).expect("an end");
+        put(&mut txn, &tables, 1)?;
+        let sent = txn.send_pending();
+        assert!(matches!(sent, Err(Error::Unreachable { .. })), "{sent:?}");
+        assert!(txn.commit(|| ()).is_err());
+        let txn = engine.write()?;
+        txn.exclude_builders(&tables)?;
+        assert_eq!(ids(engine, &tables)?, [0_u8; 0]);
+        Ok(())
+    });
+}

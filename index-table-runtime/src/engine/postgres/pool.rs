@@ -330,10 +330,10 @@ pub(super) struct Leased {
 
 impl Leased {
     /// Whether another connection can succeed after this one was lost: it may have been lost while it was idle. After a connection
-    /// without a response, the time is over.
+    /// without a response, the time is over. Another connection would not have the lock of the session.
     pub(super) fn is_replaceable(&self) -> bool {
         let is_late = self.connection.as_ref().is_some_and(|connection| connection.is_late());
-        !self.is_new && !is_late
+        !self.is_new && !is_late && self.locked.is_none()
     }
 
     /// [`is_replaceable`](Self::is_replaceable), after an error of [`lock`](Self::lock).
