@@ -24,8 +24,9 @@ use std::{
 use super::{
     Engine,
     connection::Connection,
-    names::{CLIENTS, Form, Relation, hex},
+    names::{CLIENTS, COMMITS, Form, Relation, hex},
     pool::{Pool, elsewhere},
+    token,
 };
 use crate::{
     background::{Job, Lane, Work},
@@ -44,6 +45,9 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 /// The time after which a client that lacks a part is looked for again.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The time after which the tokens of closed connections are removed again.
+const REMOVAL: Duration = Duration::from_hours(1);
 
 /// The number of the client in a row of the SQL table.
 const NUMBER: &str = "('x' || encode(substr(k, length(k) - 3), 'hex'))::bit(32)::int8::oid";
@@ -64,6 +68,9 @@ struct Shared {
     holder: Mutex<Weak<Connection>>,
     /// Held while the rows are written, so that an earlier state does not replace a later one.
     writing: Mutex<(), ServerClients>,
+    /// The tokens of commits, and the time when old ones were removed.
+    commits: Relation,
+    removed: Mutex<Instant>,
 }
 
 /// A table of this client.
@@ -74,7 +81,7 @@ struct Open {
     parts: Vec<u64>,
 }
 
-/// Renews the rows and the lock while the store is open, if they have to be.
+/// Renews the rows and the lock while the store is open, if they have to be, and removes old tokens.
 struct Renewing(Weak<Shared>);
 
 impl Work for Renewing {
@@ -84,6 +91,7 @@ impl Work for Renewing {
             // After an error, the server may be reachable the next time.
             let _ = shared.renew();
         }
+        shared.remove_tokens();
         let is_idle = shared.tables.lock().is_empty();
         (!is_idle).then_some(PERIOD)
     }
@@ -109,6 +117,8 @@ impl Clients {
             tables: Mutex::default(),
             holder: Mutex::default(),
             writing: Mutex::default(),
+            commits: Relation::new(schema, COMMITS, Form::Pairs),
+            removed: Mutex::new(Instant::now()),
         };
         Self { shared: Arc::new(shared), job: Mutex::default() }
     }
@@ -186,6 +196,22 @@ impl Shared {
         let was_closed = |table: &String| tables.get(table).is_some_and(|it| it.times == 0);
         self.tables.lock().retain(|table, open| open.times > 0 || !was_closed(table));
         Ok(())
+    }
+
+    /// Removes old tokens, unless that was done within [`REMOVAL`].
+    fn remove_tokens(&self) {
+        let is_due = {
+            let mut removed = self.removed.lock();
+            let is_due = removed.elapsed() >= REMOVAL;
+            if is_due {
+                *removed = Instant::now();
+            }
+            is_due
+        };
+        if is_due {
+            // Tokens that stay for longer do no harm.
+            let _ = elsewhere(&self.pool, |it| it.simple(&token::remove_old(&self.commits)));
+        }
     }
 
     fn clients(&self) -> &str {
@@ -294,5 +320,36 @@ impl Engine {
             }
             thread::sleep(PAUSE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::on_a_server, *};
+
+    #[test]
+    fn old_tokens_are_removed_while_a_store_is_open() {
+        on_a_server(|engine| {
+            let (shared, table) = (&engine.clients.shared, &engine.catalog.commits.sql);
+            let old = "int8send(((extract(epoch FROM clock_timestamp()) - 90000) * 1000000)::int8)";
+            engine
+                .run(&format!("INSERT INTO {table} VALUES ('\\x07', '\\x01'::bytea || {old})"))?;
+            let count = format!("SELECT count(*)::text FROM {table} WHERE k = '\\x07'");
+            shared.remove_tokens();
+            assert_eq!(engine.run(&count)?.as_deref(), Some("1"));
+            // Transactions of other tests can be older than the row.
+            let begun = Instant::now();
+            while engine.run(&count)?.as_deref() != Some("0") {
+                assert!(begun.elapsed() < Duration::from_secs(30), "it stays");
+                *shared.removed.lock() = begun.checked_sub(REMOVAL).expect("a time");
+                shared.remove_tokens();
+                thread::sleep(PAUSE);
+            }
+            let options = "SELECT array_to_string(reloptions, ' ') FROM pg_class WHERE oid";
+            let options = engine.run(&format!("{options} = '{table}'::regclass"))?;
+            let wanted = "autovacuum_vacuum_scale_factor=0 autovacuum_vacuum_threshold=10000";
+            assert_eq!(options.as_deref(), Some(wanted));
+            Ok(())
+        });
     }
 }

@@ -67,6 +67,7 @@ fn statements() -> String {
         add(&format!("the number of a {kind} transaction"), sql::number(writes));
     }
     add("lock", sql::LOCK);
+    add("create the table of tokens", &sql::create(&catalog.commits));
     for relation in [&facts, &town, &email] {
         add("create", &sql::create(relation));
         add("load", &sql::copy(relation));

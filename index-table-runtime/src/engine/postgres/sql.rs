@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::names::{Form, Relation, quoted};
+use super::names::{COMMITS, Form, Relation, quoted};
 
 /// The settings of each session, with their values. They are checked after they are set.
 ///
@@ -80,12 +80,18 @@ pub(super) const fn number(writes: bool) -> &'static str {
     }
 }
 
+/// The storage parameters of the tokens. Each commit leaves a dead row, so the server cleans the table after a number of rows, and not
+/// after a share of those that it has.
+const OF_COMMITS: &str =
+    " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)";
+
 /// Returns the statement that creates a table.
 pub(super) fn create(relation: &Relation) -> String {
     let columns =
         relation.form.columns().split(", ").map(|column| format!("{column} bytea NOT NULL"));
     let (columns, keys) = (columns.collect::<Vec<_>>().join(", "), relation.form.keys().join(", "));
-    format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({keys}));", relation.sql)
+    let storage = if relation.name == COMMITS { OF_COMMITS } else { "" };
+    format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({keys})){storage};", relation.sql)
 }
 
 /// Returns the statements that create these tables.

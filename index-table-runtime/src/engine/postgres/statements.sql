@@ -16,6 +16,9 @@ pg_current_xact_id()::text
 -- lock
 SELECT pg_try_advisory_lock(hashtextextended($1::text, 0))
 
+-- create the table of tokens
+CREATE TABLE "shop".".commits" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k)) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+
 -- create
 CREATE TABLE "shop"."people" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k));
 
@@ -50,7 +53,7 @@ WITH d AS (DELETE FROM "shop".".commits" WHERE ctid = $2::text::tid AND k || '':
 BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 5000; SET LOCAL statement_timeout = 5000; INSERT INTO "shop".".commits" AS c (k, v) VALUES ('\x07070707070707070707070707070707', '\x00'::bytea || int8send((extract(epoch FROM clock_timestamp()) * 1000000)::int8)) ON CONFLICT (k) DO UPDATE SET v = c.v RETURNING get_byte(v, 0)::text; COMMIT
 
 -- remove old tokens
-BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000; SET LOCAL enable_seqscan = on; DELETE FROM "shop".".commits" WHERE substr(v, 2) < int8send(((extract(epoch FROM clock_timestamp()) - 86400) * 1000000)::int8) AND age(xmin) > age(xid(pg_snapshot_xmin(pg_current_snapshot()))); COMMIT
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000; SET LOCAL enable_seqscan = on; DELETE FROM "shop".".commits" WHERE ctid = ANY (ARRAY(SELECT ctid FROM "shop".".commits" WHERE substr(v, 2) < int8send(((extract(epoch FROM clock_timestamp()) - 86400) * 1000000)::int8) AND age(xmin) > age(xid(pg_snapshot_xmin(pg_current_snapshot()))) LIMIT 100000)); COMMIT
 
 -- get by a unique index
 SELECT e.k, e.p, e.v, f.v FROM (SELECT k, p, v FROM "shop"."people.email" WHERE k = $1 LIMIT 2) e LEFT JOIN "shop"."people" f ON f.k = e.p

@@ -35,6 +35,9 @@ use super::names::{Relation, hex};
 /// The age after which tokens are removed. Much longer than the time limit for determining the outcome of a commit.
 pub(super) const AGE: Duration = Duration::from_hours(24);
 
+/// The maximum number of tokens that one statement removes, so that it takes less than a second.
+const MOST: u32 = 100_000;
+
 /// The value of a token, and the first byte of the value of a fence. The time of the server follows.
 const COMMIT: &str = "01";
 const FENCE: &str = "00";
@@ -172,7 +175,8 @@ pub(super) fn remove_old(commits: &Relation) -> String {
     let (table, age) = (&commits.sql, AGE.as_secs());
     format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = 1000; SET LOCAL enable_seqscan = on; \
-         DELETE FROM {table} WHERE substr(v, 2) < int8send(((extract(epoch FROM clock_timestamp()) - {age}) * 1000000)::int8) \
-         AND age(xmin) > age(xid(pg_snapshot_xmin(pg_current_snapshot()))); COMMIT"
+         DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} \
+         WHERE substr(v, 2) < int8send(((extract(epoch FROM clock_timestamp()) - {age}) * 1000000)::int8) \
+         AND age(xmin) > age(xid(pg_snapshot_xmin(pg_current_snapshot()))) LIMIT {MOST})); COMMIT"
     )
 }
