@@ -133,7 +133,11 @@ impl Engine {
         if is_read_only {
             engine.check()?;
         } else {
-            engine.create(options.create)?;
+            match engine.create(options.create) {
+                // A fence has no table before the commit that creates it. The second attempt finds what that commit has created.
+                Err(Error::CommitUnknown { .. }) => engine.create(options.create)?,
+                created => created?,
+            }
         }
         Ok(engine)
     }
@@ -210,6 +214,11 @@ impl Engine {
         }
         if !missing.is_empty() {
             txn.simple(&sql::create_all(&missing))?;
+        }
+        // The users of the other tables get the same rights.
+        for relation in missing.iter().filter(|_| !is_incomplete) {
+            let grants = txn.simple(&sql::grants(relation, &[catalog, self.clients.relation()]))?;
+            grants.map_or(Ok(None), |grants| txn.simple(&grants))?;
         }
         if !self.has_format(&txn)? {
             let sql = format!("INSERT INTO {} (k, v) VALUES ($1, $2)", catalog.sql);

@@ -94,6 +94,19 @@ pub(super) fn create(relation: &Relation) -> String {
     format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({keys})){storage};", relation.sql)
 }
 
+/// Returns the query for the statements that grant the rights on the tables `from` on another table too.
+pub(super) fn grants(relation: &Relation, from: &[&Relation]) -> String {
+    let literal = |relation: &Relation| format!("'{}'", relation.sql.replace('\'', "''"));
+    let from: Vec<_> = from.iter().map(|from| format!("{}::regclass", literal(from))).collect();
+    format!(
+        "SELECT string_agg(format('GRANT %s ON %s TO %s', a.privilege_type, {}, \
+         CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END), '; ') \
+         FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid IN ({}) AND a.grantee <> c.relowner",
+        literal(relation),
+        from.join(", ")
+    )
+}
+
 /// Returns the statements that create these tables.
 pub(super) fn create_all(relations: &[&Relation]) -> String {
     relations.iter().map(|relation| create(relation)).collect()
