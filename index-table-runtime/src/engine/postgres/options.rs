@@ -65,10 +65,12 @@ impl Options {
     }
 
     /// Sets the maximum time without a byte of a response from the server, for [`connect`](Options::connect). Default: 30 seconds. At
-    /// most a day is used. After it, the connection is closed, and the call fails with [`Error::Unreachable`](crate::Error::Unreachable). A
-    /// commit then uses [`commit_timeout`](Options::commit_timeout). A statement that takes longer before its first row needs a longer time, for example
+    /// most a day is used. After it, the connection is closed, the server is requested to end the statement, which takes at most a
+    /// second, and the call fails with [`Error::Unreachable`](crate::Error::Unreachable). A commit then uses
+    /// [`commit_timeout`](Options::commit_timeout). A statement that takes longer before its first row needs a longer time, for example
     /// the `count` of hundreds of millions of entries, or their removal when an index is built again. Waiting for another client that is
-    /// opening a table or changing indexes has a limit of its own, an hour.
+    /// opening a table or changing indexes has a limit of its own, an hour. Waiting for a row or table that another client has locked ends
+    /// after half of this time, at most 5 seconds, with a conflict.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit.min(24 * HOUR);
         self

@@ -992,7 +992,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// The transaction conflicted with commits of other clients, and nothing has changed.
+    /// The transaction conflicted with commits of other clients, or has waited too long for their locks, and nothing has changed.
     /// [`Store::transaction`](crate::Store::transaction) has run its closure again, for the time of the option
     /// `retry_for`. A transaction from [`Store::write`](crate::Store::write) has one attempt.
     #[error(
