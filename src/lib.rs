@@ -27,6 +27,7 @@
 //! [when something is wrong]: guide::damage
 //! [the command line tool]: guide::admin
 //! [tables without types]: guide::tables
+//! [testing your program]: guide::testing
 //! [guarantees and limits]: guide::guarantees
 //! [what it is not for]: guide::not_for
 //! [releases]: guide::releases
