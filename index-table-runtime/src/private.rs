@@ -47,7 +47,7 @@ pub use crate::{
         GroupWriter, QueueFull, ReadTxn, ShardId, Shareable, Store, Submission, Submitted,
         WriteTxn, watch::Watch,
     },
-    table::{Aggregates, KeyedTable, Named, Table, is_repository},
+    table::{Aggregates, KeyedTable, Named, Table, is_repository, live},
     upkeep::{
         build::Build,
         bulk::BulkLoad,

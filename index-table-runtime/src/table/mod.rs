@@ -26,6 +26,7 @@ pub use aggregates::Aggregates;
 pub use all_tables::{AggregateSize, IndexSize, StoreReport, TableSize};
 pub use changes::{ChangeBatch, ChangeWorker, Changes, StreamedChange};
 pub use diff::{ChangedField, RowDifference};
+pub use expiry::live;
 pub use keyed::KeyedTable;
 pub use parts::{EncodedKey, Parts};
 pub use ranges::RangeInfo;
