@@ -1,10 +1,12 @@
 //! Each page of a store is damaged in turn: every pass over a table ends with an error that names the damage and the commands that
 //! help, and never by a signal, which would end this process.
+#![cfg(unix)]
 
 mod support;
 
 use std::{
     fs,
+    os::unix::fs::FileExt as _,
     path::Path,
     time::{Duration, Instant},
 };
@@ -15,7 +17,8 @@ use axum::{
     http::{Request, StatusCode},
 };
 use index_table::{__private::admin::checked, Durability, Error, IndexState, Options, Store};
-use support::{CustomerRepository, customer};
+use index_table_admin::health;
+use support::{CustomerRepository, customer, plain};
 use tower::ServiceExt as _;
 
 const PAGE: usize = 4096;
@@ -171,7 +174,6 @@ async fn metrics_and_overview_survive_each_damaged_page() {
     drop(intact);
     // The service has the file open, so the bytes of each page are put back.
     let bytes = fs::read(&file).expect("the file");
-    use std::os::unix::fs::FileExt as _;
     let open = fs::File::options().write(true).open(&file).expect("the file");
     for page in 2..bytes.len() / PAGE {
         let own = &bytes[page * PAGE..(page + 1) * PAGE];
@@ -206,9 +208,12 @@ async fn metrics_and_overview_survive_each_damaged_page() {
 
 /// The number of rows and of entries of each index, and whether the indexes agree with the rows.
 fn figures(dir: &Path) -> (u64, bool) {
-    let store = options().open(dir).expect("a store");
-    let customers = CustomerRepository::open(&store).expect("a table");
-    customers.build(&store).run().expect("built");
+    figures_of(&options().open(dir).expect("a store"))
+}
+
+fn figures_of(store: &Store) -> (u64, bool) {
+    let customers = CustomerRepository::open(store).expect("a table");
+    customers.build(store).run().expect("built");
     store.check().expect("intact pages");
     let report = customers.verify(&store.read().expect("a snapshot")).run().expect("verified");
     let states = store.catalog().expect("a catalog");
@@ -283,4 +288,64 @@ fn a_store_without_a_page_is_salvaged_but_for_the_rows_of_this_page() {
     assert!(lossless > lossy && lossy > 3, "{lossless} {lossy}");
     let left = fs::read_dir(copies.path()).expect("a directory").count();
     assert_eq!(left, 0, "no incomplete copy is left");
+}
+
+#[tokio::test]
+async fn a_store_that_needs_attention_says_why_the_most_urgent_first() {
+    let (dir, _) = intact();
+    let file = dir.path().join("data.mdb");
+    let store = options().open(dir.path()).expect("a store");
+    let router = index_table_admin::router(&store);
+    assert!(health(&store).is_healthy());
+    assert_eq!(get(&router, "/healthz").await, (StatusCode::OK, r#"{"reasons":[]}"#.to_owned()));
+
+    store.give_up_index("customers", "town").expect("given up");
+    let _customers = CustomerRepository::open_online(&store).expect("a table");
+    let kinds = || health(&store).reasons.iter().map(|own| own.kind).collect::<Vec<_>>();
+    assert_eq!(kinds(), ["index"]);
+    let (status, reasons) = get(&router, "/healthz").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(reasons.contains("customers.town"), "{reasons}");
+
+    let reader = store.read().expect("a snapshot");
+    let bytes = fs::read(&file).expect("the file");
+    let open = fs::File::options().write(true).open(&file).expect("the file");
+    open.write_all_at(&vec![0; bytes.len() - 2 * PAGE], 2 * PAGE as u64).expect("damage");
+    assert_eq!(kinds().first(), Some(&"damage"));
+    open.write_all_at(&bytes[2 * PAGE..], 2 * PAGE as u64).expect("the pages");
+    assert_eq!(kinds(), ["index"]);
+    drop(reader);
+}
+
+#[test]
+fn an_index_that_was_given_up_before_a_crash_is_built_after_the_recovery() {
+    let dir = plain(6000);
+    let file = dir.path().join("data.mdb");
+    let intact = fs::read(&file).expect("the file");
+    let is_of_index = |page: usize| {
+        let mut bytes = intact.clone();
+        damage(&mut bytes, page, true);
+        fs::write(&file, &bytes).expect("the file");
+        let store = checked(|| Store::options().read_only(true).open(dir.path()));
+        let damage = store.and_then(|store| store.check());
+        damage.is_err_and(|error| error.to_string().contains("--rebuild customers town"))
+    };
+    let page = (2..intact.len() / PAGE).rev().find(|page| is_of_index(*page));
+    assert!(page.is_some());
+    let store = checked(|| Store::open(dir.path())).expect("a store");
+    assert_eq!(store.durability(), Durability::Journal);
+    store.give_up_index("customers", "town").expect("given up");
+    // As a killed process leaves it.
+    let crashed = tempfile::tempdir().expect("a directory");
+    for entry in fs::read_dir(dir.path()).expect("a directory") {
+        let entry = entry.expect("an entry");
+        if entry.file_name() != "lock.mdb" {
+            fs::copy(entry.path(), crashed.path().join(entry.file_name())).expect("copied");
+        }
+    }
+    drop(store);
+    let recovered = Store::open(crashed.path()).expect("recovered");
+    assert!(recovered.was_recovered());
+    assert_eq!(figures_of(&recovered), (6000, true));
+    assert_eq!(figures_of(&Store::open(dir.path()).expect("a store")), (6000, true));
 }

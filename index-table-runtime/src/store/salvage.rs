@@ -1,6 +1,6 @@
 //! Copying the readable rows of a damaged store.
 
-use std::path::Path;
+use std::{fs::File, path::Path};
 
 use serde::Serialize;
 
@@ -111,7 +111,7 @@ impl Store {
         let io = |source| Error::io(to, source);
         let partial = Partial::create(to).map_err(io)?;
         let salvaged = fill(from, open, &partial.0).map_err(|error| at_path(error, to))?;
-        let file = std::fs::File::open(partial.0.join(DATA_FILE)).map_err(io)?;
+        let file = File::open(partial.0.join(DATA_FILE)).map_err(io)?;
         Modes::of(from).apply(&file, &partial.0).map_err(io)?;
         file.sync_all().map_err(io)?;
         drop(file);

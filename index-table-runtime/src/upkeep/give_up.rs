@@ -4,6 +4,7 @@ use crate::{
     engine::Records,
     model::{
         error::{Error, Result},
+        index_state::Duplicates,
         schema::{Building, IndexRecord, StateRecord, TableRecord},
     },
     store::Store,
@@ -120,7 +121,7 @@ fn emptied(index: &IndexRecord) -> StateRecord {
     }
     if index.options.iter().any(|option| option == IndexRecord::GLOBAL) {
         // It is built from the rows of all shards.
-        return StateRecord::Emptied(crate::model::index_state::Duplicates::default());
+        return StateRecord::Emptied(Duplicates::default());
     }
     StateRecord::Building(Building::default())
 }

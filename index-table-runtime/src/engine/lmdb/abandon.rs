@@ -13,8 +13,10 @@ use std::ops::Bound;
 use heed::{CommitOrAbort, DatabaseOpener, PutFlags, RwTxn, WithoutTls, types::Bytes};
 
 use super::{
+    begin::read_txn,
     env::Engine,
     error::refused,
+    gate::Kind,
     journal::changes::Operation,
     named::Named,
     names::{CATALOG, Database, FILE, index_of},
@@ -54,7 +56,7 @@ pub(super) fn abandon<'e>(
 impl Engine {
     /// Whether the pages of an index are intact, in the last commit; `None` if the file has no such index.
     pub(crate) fn has_intact_index(&self, table: &str, index: &str) -> Result<Option<bool>> {
-        let (txn, _pass) = self.begin(super::gate::Kind::Reader, super::begin::read_txn)?;
+        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
         let name = match self.catalog.get() {
             Some(catalog) => stored(catalog, &txn, &index_of(table, index))
                 .map_err(|error| self.error(error))?

@@ -277,7 +277,8 @@ impl Way<'_> {
             let bytes = self.guard.page(number)?;
             let is_leaf = self.branches.len() + 1 >= usize::from(self.height);
             let damaged = |reason| BadPage::Damaged { page: number, reason };
-            let nodes = checked_nodes(&bytes, is_leaf, low.as_deref(), high.as_deref());
+            let bounds = (low.as_deref(), high.as_deref());
+            let nodes = checked_nodes(&bytes, is_leaf, bounds, flag::BIG_DATA);
             let nodes = nodes.map_err(damaged)?;
             if is_leaf {
                 return self.arrive(&nodes, to, point);
@@ -334,12 +335,13 @@ impl Way<'_> {
     }
 }
 
-/// Returns the nodes of a page, if it is intact and its keys are between the bounds.
+/// Returns the nodes of a page, if it is intact and its keys are between the bounds. The entries of a leaf have no other flags than
+/// `known`.
 pub(super) fn checked_nodes<'p>(
     bytes: &'p [u8],
     is_leaf: bool,
-    low: Option<&[u8]>,
-    high: Option<&[u8]>,
+    (low, high): (Option<&[u8]>, Option<&[u8]>),
+    known: u16,
 ) -> Result<Vec<Node<'p>>, &'static str> {
     let page = Page(bytes);
     if page.flags() != if is_leaf { flag::LEAF } else { flag::BRANCH } {
@@ -363,7 +365,7 @@ pub(super) fn checked_nodes<'p>(
         if !ascends || high.is_some_and(|high| node.key >= high) {
             return Err("its keys are not in order");
         }
-        if is_leaf && node.flags & !flag::BIG_DATA != 0 {
+        if is_leaf && node.flags & !known != 0 {
             return Err("an entry has flags that can't be");
         }
         before = Some(node.key);

@@ -33,6 +33,8 @@ pub(in crate::engine::lmdb) struct Readable {
     guard: Guard,
     /// The pages that trees and lists of free pages have.
     used: Bitmap,
+    /// The flags that entries have: those of names describe databases.
+    known: u16,
     /// Whether each page that is not free is in `used` after all trees were read.
     has_free_lists: bool,
 }
@@ -57,7 +59,8 @@ impl Readable {
         };
         let names = [(String::new(), meta.names)].into_iter().collect();
         let guard = Guard::of(file, meta.page_size(), meta.last_page, names)?;
-        let mut own = Self { guard, used, has_free_lists };
+        let known = flag::BIG_DATA | flag::SUB_DATA;
+        let mut own = Self { guard, used, known, has_free_lists };
         let (mut databases, mut lost) = (Vec::new(), Vec::new());
         own.tree("", &mut lost, &mut |name, record| {
             let record = Database::read(record);
@@ -65,6 +68,7 @@ impl Readable {
             databases.extend(record.map(|record| (name, record)));
             Ok::<_, Fault>(())
         })?;
+        own.known = flag::BIG_DATA;
         own.guard.databases.extend(databases);
         Ok((own, lost))
     }
@@ -108,7 +112,8 @@ impl Readable {
                 return Ok(());
             }
         };
-        let nodes = checked_nodes(&bytes, is_leaf, below.low.as_deref(), below.high.as_deref());
+        let bounds = (below.low.as_deref(), below.high.as_deref());
+        let nodes = checked_nodes(&bytes, is_leaf, bounds, self.known);
         let nodes = match nodes {
             Ok(nodes) => nodes,
             Err(reason) => {
@@ -175,7 +180,7 @@ impl Readable {
         let mut leaves: Vec<(Vec<u8>, Vec<u8>, u64)> = Vec::new();
         for number in (2..self.guard.pages).filter(|number| !self.used.has(*number)) {
             let Ok(bytes) = self.guard.page(number) else { continue };
-            let Ok(nodes) = checked_nodes(&bytes, true, None, None) else { continue };
+            let Ok(nodes) = checked_nodes(&bytes, true, (None, None), self.known) else { continue };
             if let (Some(first), Some(last)) = (nodes.first(), nodes.last()) {
                 leaves.push((first.key.to_vec(), last.key.to_vec(), number));
             }
