@@ -197,7 +197,12 @@ impl Guard {
             return damaged("the file has no such page");
         }
         let mut page = vec![0; usize::try_from(self.page_size).unwrap_or_default()];
-        read_at(&self.file, number.saturating_mul(self.page_size), &mut page)?;
+        match read_at(&self.file, number.saturating_mul(self.page_size), &mut page) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return damaged("the file ends before it");
+            }
+            read => read?,
+        }
         if Page(&page).number() == number {
             return Ok(page);
         }

@@ -187,7 +187,7 @@ impl Readable {
         }
         leaves.sort();
         let overlaps =
-            leaves.windows(2).any(|two| matches!(two, [(_, last, _), (next, ..)] if last >= next));
+            leaves.windows(2).any(|two| matches!(two, [(_, end, _), (start, ..)] if end >= start));
         for branch in branches {
             let is_inside = |(first, last, _): &&(Vec<u8>, Vec<u8>, u64)| {
                 branch.from.as_ref().is_none_or(|from| first >= from)
