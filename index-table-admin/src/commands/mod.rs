@@ -9,6 +9,7 @@ pub(crate) mod moving;
 pub(crate) mod overview;
 pub(crate) mod readers;
 pub(crate) mod rows;
+pub(crate) mod salvage;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod shards;

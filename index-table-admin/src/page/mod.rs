@@ -24,7 +24,7 @@ mod schema;
 mod shards;
 mod streams;
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -35,7 +35,7 @@ use axum::{
     routing::get,
 };
 use index_table::{
-    __private::admin::{RecordedTables, UntypedEntry, UntypedTable},
+    __private::admin::{RecordedTables, UntypedEntry, UntypedTable, checked},
     Error, Store,
     report::{Catalog, FollowerLag, TableSize},
 };
@@ -52,6 +52,7 @@ use self::{
 use crate::{
     commands::shards::Ranges,
     failure::{Code, Failure},
+    health::health,
     typed::{self, Declared, Tables, Typed},
 };
 
@@ -72,6 +73,7 @@ const FRESH: Duration = Duration::from_secs(10);
 /// | `/lists/{table}` | the lists of the fields of stored rows, oldest first |
 /// | `/shards` | the ranges of the shard maps, the load of the shards, and moves with their progress |
 /// | `/streams` | the lag of consumers of change streams, eventual indexes, the archive and followers |
+/// | `/healthz` | the [`health`](crate::health()) of the store as JSON; the status is 200 or 503 |
 /// | `/metrics` | usage, latencies, sizes, readers, lag and shards as Prometheus text |
 ///
 /// It shows the tables with a repository in use, with the keys of their rows; [`router_with_rows`] and [`router_with_all_rows`] show
@@ -180,6 +182,7 @@ fn build(page: Page) -> Router {
         .route("/shards", get(shards))
         .route("/streams", get(streams))
         .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
         .route("/style.css", get(async || asset("text/css", include_str!("style.css"))))
         .route("/live.js", get(async || asset("text/javascript", include_str!("live.js"))))
         .route("/icon.svg", get(async || asset("image/svg+xml", include_str!("icon.svg"))))
@@ -214,11 +217,27 @@ struct Page {
     turns: Arc<Semaphore>,
     exports: Arc<Semaphore>,
     limits: Limits,
-    sizes: Cached<Vec<TableSize>>,
+    sizes: Cached<Sizes>,
     ranges: Cached<Ranges>,
     keys: Cached<Option<KeysOfIndex>>,
     lists: Cached<Counted>,
     follower: Cached<Option<FollowerLag>>,
+}
+
+/// The sizes of the tables.
+#[derive(Default)]
+struct Sizes {
+    tables: Vec<TableSize>,
+    /// The damage of the parts that are left out.
+    damage: Vec<String>,
+}
+
+impl Deref for Sizes {
+    type Target = [TableSize];
+
+    fn deref(&self) -> &[TableSize] {
+        &self.tables
+    }
 }
 
 impl Page {
@@ -270,10 +289,13 @@ impl Page {
     }
 
     /// Returns the sizes of all tables, counted a short time ago; none of them if a shard is missing.
-    fn sizes(&self) -> Result<Arc<Vec<TableSize>>, Failure> {
-        self.sizes.get("", FRESH, || match self.store.sizes() {
-            Err(Error::ShardUnavailable { .. }) => Ok(Vec::new()),
-            sizes => Ok(sizes?),
+    fn sizes(&self) -> Result<Arc<Sizes>, Failure> {
+        self.sizes.get("", FRESH, || match self.store.readable_sizes() {
+            Err(Error::ShardUnavailable { .. }) => Ok(Sizes::default()),
+            sizes => {
+                let (tables, damage) = sizes?;
+                Ok(Sizes { tables, damage: damage.iter().map(ToString::to_string).collect() })
+            }
         })
     }
 
@@ -325,7 +347,8 @@ async fn read(
         let page = Arc::clone(&page);
         let run = move || {
             let _turn = turn;
-            view(&page)
+            // A damaged page must not end the service.
+            checked(|| view(&page))
         };
         tokio::task::spawn_blocking(run).await
     };
@@ -387,7 +410,23 @@ async fn streams(State(page): State<Arc<Page>>) -> Response {
 }
 
 async fn metrics(State(page): State<Arc<Page>>) -> Response {
-    read(page, "text/plain; version=0.0.4; charset=utf-8", "", metrics::text).await
+    read(page, "text/plain; version=0.0.4; charset=utf-8", "", |page| Ok(metrics::text(page))).await
+}
+
+/// Answers 200 if the store is healthy, and otherwise 503, with the reasons.
+async fn healthz(State(page): State<Arc<Page>>) -> Response {
+    let (done, is_healthy) = tokio::sync::oneshot::channel();
+    let view = move |page: &Page| {
+        let health = health(&page.store);
+        // The receiver waits for the view, unless that takes too long.
+        let _ = done.send(health.is_healthy());
+        serde_json::to_string(&health).map_err(|error| Failure::other(error.to_string()))
+    };
+    let mut response = read(page, "application/json", "", view).await;
+    if response.status() == StatusCode::OK && matches!(is_healthy.await, Ok(false)) {
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
 }
 
 /// The parameters of a view, in their order.

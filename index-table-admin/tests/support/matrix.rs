@@ -31,6 +31,10 @@ pub(crate) enum Uses {
     Check,
     /// The files.
     Copy,
+    /// The files of a plain store.
+    Salvage,
+    /// What needs attention.
+    Health,
     Readers,
     /// The page of a service.
     Page,
@@ -99,13 +103,14 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("diff", "STORE STORE", Uses::Rows, "TABLE"),
     ("whatif", "STORE --index NEW-INDEX", Uses::Rows, "entries"),
     ("check", "STORE", Uses::Check, "intact"),
-    ("status", "STORE", Uses::Catalog, "durability"),
+    ("status", "STORE", Uses::Health, "durability"),
     ("readers", "STORE", Uses::Readers, ""),
     ("backup", "STORE COPY", Uses::Copy, "cop"),
     ("restore", "STORE COPY", Uses::Copy, "cop"),
     ("compact", "STORE COPY", Uses::Copy, "cop"),
     ("recover", "STORE", Uses::WriteIfNeeded, "STORE"),
     ("drop-retired", "STORE", Uses::Drop, ""),
+    ("salvage", "STORE COPY", Uses::Salvage, "cop"),
     ("serve", "STORE 127.0.0.1:0", Uses::Catalog, "TABLE"),
     ("usage", "URL", Uses::Page, "TABLE"),
     ("consumers", "STORE", Uses::Catalog, ""),

@@ -34,9 +34,9 @@ use super::{
     },
     journalled::{Prepared, handles, prepare, readers},
     lock,
-    names::{Env, FILE, LOCK_FILE},
+    names::{Env, FILE, LIST_COPIES, LOCK_FILE},
     opened::Files,
-    pages::{self, Depth},
+    pages::{self, Depth, is_checked},
     paths::Paths,
     process::{self, Counted, Limit},
     read_only,
@@ -252,6 +252,7 @@ impl Engine {
             map_size,
             max_map_size: size::max_map_size(options),
             catalog: OnceLock::new(),
+            main: OnceLock::new(),
             copies: OnceLock::new(),
             has_damaged_copies: AtomicBool::new(false),
             known: Mutex::default(),
@@ -304,10 +305,20 @@ impl Engine {
             let looked = pages::look_at_snapshot(&file, number, depth, progress);
             drop(txn);
             if let Some(looked) = looked.map_err(|fault| refused(&self.path, fault))? {
-                if let Some(damage) = looked.damaged_copies {
-                    self.note_damaged_copies(&damage);
+                let mut damages = looked.damages;
+                if depth == Depth::Roots {
+                    let (copies, others): (Vec<_>, Vec<_>) =
+                        damages.into_iter().partition(|damage| damage.database == LIST_COPIES);
+                    for damage in copies {
+                        self.note_damaged_copies(&damage.reason);
+                    }
+                    damages = others;
+                    // The tools check the pages of a table before they read it, so that the others can be read.
+                    if is_checked() {
+                        damages.retain(|damage| damage.database.starts_with('.'));
+                    }
                 }
-                return Ok(());
+                return self.refuse_damage(&damages);
             }
             // The lock file has the number of the last transaction. While the pages of that transaction are
             // written, it has the previous number.

@@ -1,13 +1,15 @@
 //! Checks whether LMDB could have written a file. LMDB does not check it.
 //!
 //! There are three checks, each of more pages. [`look_at_head`] checks the first two pages, before LMDB maps the
-//! file. [`look_at_snapshot`] checks the names, the root of each database and the second copies of lists whenever a store is opened; with
+//! file. [`look_at_snapshot`] checks the names, the root of each database and the small databases of all tables whenever a store is opened; with
 //! [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error and not a
 //! signal. [`sample`] finds leaves at equal distances, and [`share`] the part of the leaves between two keys, for
-//! estimates. [`used`] counts the pages in use.
+//! estimates. [`Guard`] checks each page before LMDB follows it. [`used`] counts the pages in use.
 
+mod guard;
 mod layout;
 mod leaves;
+mod readable;
 mod used;
 mod walk;
 
@@ -20,13 +22,17 @@ use std::{
     time::Duration,
 };
 
+pub(super) use guard::{Ahead, BadPage, Guard};
+pub(crate) use guard::{checked, is_checked};
 use layout::META;
-pub(super) use layout::Meta;
+pub(super) use layout::{Meta, without_tree};
 pub(super) use leaves::{sample, share};
+pub(super) use readable::{LostKeys, Readable, has_branches};
 pub(super) use used::used;
 use walk::PageCheck;
+pub(super) use walk::{Damage, FREE_PAGES};
 
-use super::process;
+use super::{names::LIST_COPIES, process};
 
 /// The reason why a file is not intact.
 pub(super) enum Fault {
@@ -138,8 +144,8 @@ fn is_new(content: &[u8], size: usize) -> bool {
 
 /// A state that was checked.
 pub(super) struct Looked {
-    /// The damage of the second copies of lists. With [`Depth::Everything`], it is an error instead.
-    pub(super) damaged_copies: Option<String>,
+    /// The first damage of each database.
+    pub(super) damages: Vec<Damage>,
 }
 
 /// Checks that the state of the transaction `txn` is intact, to the extent of `depth`. Returns `None` if the state is
@@ -157,11 +163,19 @@ pub(super) fn look_at_snapshot(
     // Transactions write the two pages alternately.
     let metas = metas(&mut file)?;
     let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(None) };
-    let damaged_copies = PageCheck::new(&mut file, meta, depth, progress)?.run()?;
+    let damages = PageCheck::new(&mut file, meta, depth, progress)?.run()?;
     if depth == Depth::Everything {
         check_numbers(&mut file, metas)?;
     }
-    Ok(Some(Looked { damaged_copies }))
+    Ok(Some(Looked { damages }))
+}
+
+/// Checks the lists of free pages in the state of the transaction `txn`.
+pub(super) fn look_at_free_lists(path: &Path, txn: u64) -> Result<(), Fault> {
+    let mut file = File::open(path)?;
+    let metas = metas(&mut file)?;
+    let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(()) };
+    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.free_lists()
 }
 
 /// Whether each page of a database is intact in the state of the transaction `txn`, so that entries can be replaced. False if the state
@@ -204,7 +218,12 @@ pub(super) fn look_at_length(path: &Path, meta: &Meta) -> Result<(), Fault> {
     if file.metadata()?.len() / meta.page_size() > meta.last_page {
         return Ok(());
     }
-    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.run().map(drop)
+    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.run().and_then(|damages| {
+        match damages.into_iter().find(|damage| damage.database != LIST_COPIES) {
+            Some(damage) => Err(damage.reason.into()),
+            None => Ok(()),
+        }
+    })
 }
 
 /// Checks that the two states can result from two consecutive commits. Otherwise, a number has been changed, and the

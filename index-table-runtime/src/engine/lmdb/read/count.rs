@@ -15,6 +15,7 @@ pub(super) fn count(reader: Reader<'_>, query: &Query) -> Result<Count> {
         // A fast path for the most frequent counts, which copies no bounds.
         if let Some(prefix @ [_, ..]) = query.bounds.as_prefix()
             && prefix.len() <= MAX_KEY_LEN
+            && reader.guard.is_none()
         {
             let blocks = reader.database(source)?.prefix_iter(reader.txn, prefix);
             let blocks = blocks.map_err(|error| reader.engine.error(error))?;
