@@ -28,6 +28,8 @@ enum Part {
     Named { width: f32, name: char },
 }
 
+#[allow(clippy::duplicated_attributes, reason = "several indexes have the same options and fields")]
+#[allow(clippy::option_option, reason = "each depth of options is tried")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "items", shard_by = tenant, changes)]
 #[index(town, desc(amount))]
@@ -426,6 +428,7 @@ macro_rules! refused {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one case after another")]
 fn what_only_the_struct_computes_is_refused_with_its_name() -> TestResult {
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, IndexKey)]
     enum State {

@@ -95,7 +95,9 @@ fn each_damaged_page_is_an_error_and_never_a_signal() {
     let (dir, intact) = intact();
     let file = dir.path().join("data.mdb");
     let (mut found, mut named) = ([0; PASSES.len()], 0);
-    for page in 2..intact.len() / PAGE {
+    // All pages take minutes, so each eleventh is damaged without this variable.
+    let step = if std::env::var_os("INDEX_TABLE_ALL_PAGES").is_some() { 1 } else { 11 };
+    for page in (2..intact.len() / PAGE).step_by(step) {
         // Every page by zeros, and each third by other bytes.
         for by_zeros in [true, false].into_iter().take(1 + usize::from(page.is_multiple_of(3))) {
             let mut bytes = intact.clone();
@@ -131,7 +133,7 @@ fn each_damaged_page_is_an_error_and_never_a_signal() {
     // Only `check` reads the second copies of lists, and only passes that write need the lists of free pages.
     assert!(repair == build && (check * 9 / 10..=check).contains(&build), "{found:?}");
     assert!((check * 9 / 10..=build).contains(&verify), "{found:?}");
-    assert!(dump > 50 && get > 50 && dump < check, "{found:?}");
+    assert!(dump > 5 && get > 5 && dump < check, "{found:?}");
     assert!(named > check * 3, "{named} of {found:?}");
 }
 
@@ -226,7 +228,7 @@ fn figures_of(store: &Store) -> (u64, bool) {
 fn a_damaged_index_is_given_up_and_built_again_without_a_lost_row() {
     let (dir, intact) = intact();
     let file = dir.path().join("data.mdb");
-    let (mut built, scrubs) = (0, Duration::from_secs(60));
+    let (mut built, scrubs) = (0, Duration::from_mins(1));
     for page in (2..intact.len() / PAGE).step_by(11) {
         let mut bytes = intact.clone();
         damage(&mut bytes, page, !page.is_multiple_of(2));

@@ -139,9 +139,7 @@ impl WhatIf {
         if is_shard_key {
             let keys = analysis.keys.last();
             let mut value = json!({ "table": spelled.table, "rows": rows, "sample": sample, "shard_key": keys });
-            if let Some(past) = past {
-                value["commits"] = past.json(true);
-            }
+            add_commits(&mut value, past.map(|past| past.json(true)));
             return Ok(out.put(&value, |text| {
                 writeln!(text, "{rows} rows{}", estimated(sample))?;
                 keys.into_iter().try_for_each(|keys| show(text, keys))?;
@@ -155,9 +153,7 @@ impl WhatIf {
             "index": analysis,
             "rows_with_the_most_common_key": duplicates,
         });
-        if let Some(past) = past {
-            value["commits"] = past.json(false);
-        }
+        add_commits(&mut value, past.map(|past| past.json(false)));
         Ok(out.put(&value, |text| {
             let ImaginedAnalysis { entries, key_bytes, bytes: all, depth, keys } = &analysis;
             writeln!(
@@ -330,6 +326,13 @@ fn show(text: &mut dyn std::io::Write, keys: &KeyDistribution) -> std::io::Resul
         let value = printable(&common.value);
         writeln!(text, "  {value}: {} entries, {:.1} %", common.entries, common.share * 100.0)
     })
+}
+
+/// Adds the figures of past commits to those of the table.
+fn add_commits(value: &mut Value, commits: Option<Value>) {
+    if let (Some(commits), Some(figures)) = (commits, value.as_object_mut()) {
+        figures.insert("commits".to_owned(), commits);
+    }
 }
 
 /// Writes the values of an analysis in the form of `keys` and `find`.

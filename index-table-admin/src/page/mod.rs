@@ -398,7 +398,7 @@ fn asset(content_type: &'static str, body: &'static str) -> Response {
 }
 
 async fn overview(State(page): State<Arc<Page>>) -> Response {
-    show(page, "", overview::view).await
+    show(page, "", |page| Ok(overview::view(page))).await
 }
 
 async fn shards(State(page): State<Arc<Page>>) -> Response {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{failure::Failure, output::bytes};
 
-pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
+pub(super) fn view(page: &Page) -> Markup {
     let mut failed = Failed::default();
     let catalog = failed.unless(page.catalog());
     let tables = catalog.as_ref().map_or(&[][..], |catalog| &catalog.tables);
@@ -56,7 +56,7 @@ pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
         }
         (readers(page))
     };
-    Ok(frame::page(page, &view, &body))
+    frame::page(page, &view, &body)
 }
 
 /// The errors of the parts that can't be shown, each once.

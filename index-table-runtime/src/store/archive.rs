@@ -292,7 +292,7 @@ impl RestoreArchive<'_> {
         let io = |source| Error::io(path, source);
         let partial = Partial::create(path).map_err(io)?;
         let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
-        archive.copy(&base, &file, &mut report)?;
+        archive.copy(&base, (&file, path), &mut report)?;
         let watched = WatchedRows { table, since, each };
         archive.apply(&base, &Until::End, &partial.0, &mut report, Some(watched)).map(drop)
     }

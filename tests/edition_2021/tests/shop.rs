@@ -6,6 +6,7 @@ use index_table::{IndexTable, Result, RowVersion, Store};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "several indexes have a field")]
 #[table(name = "dogs", view, shard_by = gen, keep_unknown)]
 #[index(gen, allow(redundant))]
 #[index(town, strategy = "partial", include = [name], name = "towns")]

@@ -51,7 +51,9 @@ impl Image {
                     match copied {
                         Ok(true) => {}
                         Ok(false) => return Err(lacking("an included field")),
-                        Err(error) => return Ok(Err(error.of(schema.name))),
+                        Err(error) => {
+                            return Ok(Err(schema.not_encoded(error, self.primary_key.as_bytes())));
+                        }
                     }
                 }
             }
