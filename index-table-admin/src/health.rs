@@ -1,8 +1,13 @@
 //! The health of a store: the reasons why it needs an operator, the most urgent first.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    mem,
+    time::{Duration, SystemTime},
+};
 
-use index_table::{Error, IndexState, Store, report::FollowerLag};
+use index_table::{
+    __private::admin::RecordedTables, Error, IndexState, Store, report::FollowerLag,
+};
 use serde::Serialize;
 
 /// The age from which a copy, a consumer or a reader is a reason.
@@ -22,13 +27,28 @@ impl Health {
     pub fn is_healthy(&self) -> bool {
         self.reasons.is_empty()
     }
+
+    /// Adds the tables that could not be opened, whose queues and consumers are not known.
+    pub(crate) fn note_unopened(&mut self, opened: &Result<RecordedTables, Error>) {
+        let mut found = Found(mem::take(&mut self.reasons));
+        match opened {
+            Ok(opened) => {
+                for (table, reason) in &opened.skipped {
+                    found.add("unreadable", format!("table `{table}` can't be opened: {reason}"));
+                }
+            }
+            Err(error) => found.add_error(error),
+        }
+        *self = found.sorted();
+    }
 }
 
 /// A reason of [`Health`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Reason {
-    /// A short name, which stays the same between releases: `damage`, `shard`, `archive`, `archive_base`, `follower`, `behind`,
+    /// A short name, which stays the same between releases: `damage`, `unreadable` (a table that this release can't read), `error`
+    /// (another error of reading the store), `busy` (the page had no answer in time), `shard`, `archive`, `archive_base`, `follower`, `behind`,
     /// `index`, `dead_letters`, `missed_changes`, `consumer`, `move` or `reader`.
     pub kind: &'static str,
     /// The reason in words, with the way out.
@@ -56,11 +76,15 @@ pub struct Reason {
 #[must_use]
 pub fn health(store: &Store) -> Health {
     let follower = store.follower_lag();
+    let follower = follower.map_err(|error| (kind_of(&error), error.to_string()));
     of_store(store, follower)
 }
 
+/// The lag of a follower, or the kind and the message of the reason why it is not known.
+pub(crate) type Lag = Result<Option<FollowerLag>, (&'static str, String)>;
+
 /// Returns the health, with a lag of the follower that is known already.
-fn of_store(store: &Store, follower: Result<Option<FollowerLag>, Error>) -> Health {
+pub(crate) fn of_store(store: &Store, follower: Lag) -> Health {
     let mut found = Found(Vec::new());
     index_table::__private::admin::checked(|| {
         found.add_shards(store);
@@ -74,14 +98,24 @@ fn of_store(store: &Store, follower: Result<Option<FollowerLag>, Error>) -> Heal
         );
         found.add("reader", message);
     }
-    let Found(mut reasons) = found;
-    reasons.sort_by_key(|reason| ORDER.iter().position(|kind| *kind == reason.kind));
-    Health { reasons }
+    found.sorted()
+}
+
+/// Returns the kind of the reason for an error.
+pub(crate) const fn kind_of(error: &Error) -> &'static str {
+    match error {
+        Error::Corrupt { .. } | Error::DamagedFile { .. } => "damage",
+        Error::ShardUnavailable { .. } => "shard",
+        _ => "error",
+    }
 }
 
 /// The kinds of reasons, the most urgent first.
-const ORDER: [&str; 12] = [
+const ORDER: [&str; 15] = [
     "damage",
+    "unreadable",
+    "error",
+    "busy",
     "shard",
     "archive",
     "archive_base",
@@ -110,10 +144,20 @@ impl Found {
             Ok(part) => Some(part),
             Err(Error::ShardUnavailable { .. }) => None,
             Err(error) => {
-                self.add("damage", error.to_string());
+                self.add_error(&error);
                 None
             }
         }
+    }
+
+    fn add_error(&mut self, error: &Error) {
+        self.add(kind_of(error), error.to_string());
+    }
+
+    fn sorted(self) -> Health {
+        let Self(mut reasons) = self;
+        reasons.sort_by_key(|reason| ORDER.iter().position(|kind| *kind == reason.kind));
+        Health { reasons }
     }
 
     fn add_shards(&mut self, store: &Store) {
@@ -133,7 +177,7 @@ impl Found {
         }
     }
 
-    fn add_copies(&mut self, store: &Store, follower: Result<Option<FollowerLag>, Error>) {
+    fn add_copies(&mut self, store: &Store, follower: Lag) {
         let minutes = |time: Duration| time.as_secs() / 60;
         if let Some(lag) = store.archive_lag() {
             if let Some(error) = &lag.error {
@@ -147,7 +191,14 @@ impl Found {
                 self.add("behind", message);
             }
         }
-        if let Some(lag) = self.unless(follower).flatten() {
+        let follower = follower.unwrap_or_else(|(kind, message)| {
+            // A missing shard is a reason of its own.
+            if kind != "shard" {
+                self.add(kind, message);
+            }
+            None
+        });
+        if let Some(lag) = follower {
             if let Some(error) = &lag.error {
                 self.add("follower", format!("the follower has stopped: {error}"));
             }
@@ -161,6 +212,9 @@ impl Found {
     fn add_tables(&mut self, store: &Store) {
         let catalog = self.unless(store.catalog());
         for table in catalog.iter().flat_map(|catalog| &catalog.tables) {
+            if let Some(reason) = &table.unreadable {
+                self.add("unreadable", format!("table `{}` can't be read: {reason}", table.name));
+            }
             for index in &table.indexes {
                 if !matches!(index.state, IndexState::Readable | IndexState::Retired) {
                     let name = format!("{}.{}", table.name, index.name);

@@ -16,9 +16,13 @@ use axum::{
     body::{Body, to_bytes},
     http::{Request, StatusCode},
 };
-use index_table::{__private::admin::checked, Durability, Error, IndexState, Options, Store};
+use index_table::{
+    __private::admin::{checked, repairing},
+    Durability, Error, IndexState, IndexTable, Options, Store,
+};
 use index_table_admin::health;
-use support::{CustomerRepository, customer, plain};
+use serde::{Deserialize, Serialize};
+use support::{CustomerRepository, EventRepository, customer, plain};
 use tower::ServiceExt as _;
 
 const PAGE: usize = 4096;
@@ -233,8 +237,7 @@ fn a_damaged_index_is_given_up_and_built_again_without_a_lost_row() {
         let mut bytes = intact.clone();
         damage(&mut bytes, page, !page.is_multiple_of(2));
         fs::write(&file, &bytes).expect("the file");
-        let checked_store = checked(|| options().open(dir.path()));
-        let Ok(store) = checked_store else { continue };
+        let Ok(store) = repairing(|| options().open(dir.path())) else { continue };
         let damage = match store.check() {
             Ok(()) => continue,
             Err(error) => error.to_string(),
@@ -319,6 +322,37 @@ async fn a_store_that_needs_attention_says_why_the_most_urgent_first() {
     drop(reader);
 }
 
+/// Returns a copy of an open store, as a killed process leaves it.
+fn crashed(dir: &Path) -> tempfile::TempDir {
+    let crashed = tempfile::tempdir().expect("a directory");
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let entry = entry.expect("an entry");
+        if entry.file_name() != "lock.mdb" {
+            fs::copy(entry.path(), crashed.path().join(entry.file_name())).expect("copied");
+        }
+    }
+    crashed
+}
+
+#[test]
+fn salvage_reads_the_checkpoint_of_a_killed_process_and_writes_nothing() {
+    let dir = plain(6000);
+    let store = Store::open(dir.path()).expect("a store");
+    assert_eq!(store.durability(), Durability::Journal);
+    let customers = CustomerRepository::open(&store).expect("a table");
+    for id in 6001..=6010 {
+        store.transaction(|txn| customers.insert(txn, &customer(id))).expect("a commit");
+    }
+    let crashed = crashed(dir.path());
+    let file = crashed.path().join("data.mdb");
+    let bytes = fs::read(&file).expect("the file");
+    let to = dir.path().join("copy");
+    let report = Store::salvage(crashed.path(), &to).expect("a copy");
+    assert!(fs::read(&file).expect("the file") == bytes, "nothing was written");
+    assert!((10..13).contains(&report.missing_commits), "{report:?}");
+    assert_eq!(figures(&to), (6000, true));
+}
+
 #[test]
 fn an_index_that_was_given_up_before_a_crash_is_built_after_the_recovery() {
     let dir = plain(6000);
@@ -334,20 +368,166 @@ fn an_index_that_was_given_up_before_a_crash_is_built_after_the_recovery() {
     };
     let page = (2..intact.len() / PAGE).rev().find(|page| is_of_index(*page));
     assert!(page.is_some());
-    let store = checked(|| Store::open(dir.path())).expect("a store");
+    let store = repairing(|| Store::open(dir.path())).expect("a store");
     assert_eq!(store.durability(), Durability::Journal);
     store.give_up_index("customers", "town").expect("given up");
-    // As a killed process leaves it.
-    let crashed = tempfile::tempdir().expect("a directory");
-    for entry in fs::read_dir(dir.path()).expect("a directory") {
-        let entry = entry.expect("an entry");
-        if entry.file_name() != "lock.mdb" {
-            fs::copy(entry.path(), crashed.path().join(entry.file_name())).expect("copied");
-        }
-    }
+    let crashed = crashed(dir.path());
     drop(store);
     let recovered = Store::open(crashed.path()).expect("recovered");
     assert!(recovered.was_recovered());
     assert_eq!(figures_of(&recovered), (6000, true));
     assert_eq!(figures_of(&Store::open(dir.path()).expect("a store")), (6000, true));
+}
+
+/// Whether a page is a branch of a tree.
+fn is_branch(bytes: &[u8], page: usize) -> bool {
+    bytes[page * PAGE + 10..page * PAGE + 12] == [1, 0]
+}
+
+#[test]
+fn entries_of_a_given_up_index_are_not_salvaged_as_rows() {
+    let (dir, intact) = intact();
+    let file = dir.path().join("data.mdb");
+    let copies = tempfile::tempdir().expect("a directory");
+    // The branches of the rows, without which `salvage` loses nothing while each page belongs to something.
+    let branches: Vec<_> =
+        (2..intact.len() / PAGE).filter(|page| is_branch(&intact, *page)).collect();
+    let mut to = 0;
+    let mut salvaged = |bytes: &[u8], page: usize| {
+        let mut bytes = bytes.to_vec();
+        damage(&mut bytes, page, true);
+        fs::write(&file, &bytes).expect("the file");
+        to += 1;
+        let to = copies.path().join(to.to_string());
+        let report = Store::salvage(dir.path(), &to).expect("a copy");
+        let is_lost = report.lost.iter().any(|lost| lost.database == "customers");
+        (is_lost, report.tables[0].rows, to)
+    };
+    for page in &branches {
+        let (is_lost, rows, _) = salvaged(&intact, *page);
+        assert!(!is_lost && rows == 6000, "page {page}: {rows}");
+    }
+    let is_town = |page: usize| {
+        let mut bytes = intact.clone();
+        damage(&mut bytes, page, true);
+        fs::write(&file, &bytes).expect("the file");
+        let store = repairing(|| options().open(dir.path()));
+        let damage = store.and_then(|store| store.check());
+        damage.is_err_and(|error| error.to_string().contains("--rebuild customers town"))
+    };
+    assert!((2..intact.len() / PAGE).any(is_town));
+    let store = repairing(|| options().open(dir.path())).expect("a store");
+    store.give_up_index("customers", "town").expect("given up");
+    drop(store);
+    let given_up = fs::read(&file).expect("the file");
+    let mut lossy = 0;
+    for page in branches {
+        let (is_lost, rows, to) = salvaged(&given_up, page);
+        assert_eq!(is_lost, rows < 6000, "page {page}: {rows}");
+        assert_eq!(figures(&to), (rows, true), "page {page}");
+        lossy += u32::from(is_lost);
+    }
+    assert!(lossy > 0);
+}
+
+#[test]
+fn only_a_repair_opens_a_store_with_a_damaged_root_to_write() {
+    let (dir, intact) = intact();
+    let file = dir.path().join("data.mdb");
+    let mut roots = 0;
+    for page in 2..intact.len() / PAGE {
+        let mut bytes = intact.clone();
+        damage(&mut bytes, page, true);
+        fs::write(&file, &bytes).expect("the file");
+        let read = || options().read_only(true).open(dir.path());
+        if read().is_ok() || checked(read).is_err() {
+            continue;
+        }
+        roots += 1;
+        let refused = checked(|| options().open(dir.path()));
+        assert!(matches!(refused, Err(Error::DamagedFile { .. })), "page {page}");
+        assert!(repairing(|| options().open(dir.path())).is_ok(), "page {page}");
+    }
+    // The rows, four indexes and maybe others.
+    assert!(roots >= 5, "{roots}");
+}
+
+#[test]
+fn only_indexes_and_aggregates_are_given_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = options().open(dir.path()).expect("a store");
+    drop(EventRepository::open(&store).expect("a table"));
+    for name in ["change-stream", "other"] {
+        let refused = store.give_up_index("events", name).expect_err("refused");
+        let Error::UnknownName { known, .. } = &refused else { panic!("{refused}") };
+        assert_eq!(known, "kind, text");
+    }
+    store.give_up_index("events", "kind").expect("given up");
+}
+
+macro_rules! tables {
+    ($($table:ident $repository:ident)*) => {
+        $(
+            #[derive(Serialize, Deserialize, IndexTable)]
+            #[index(first)]
+            #[index(second)]
+            struct $table {
+                #[primary_key]
+                id: u32,
+                first: u32,
+                second: u32,
+            }
+        )*
+
+        fn open_tables(store: &Store) {
+            $($repository::open(store).expect("a table");)*
+        }
+    };
+}
+
+tables! {
+    A ARepository B BRepository C CRepository D DRepository E ERepository F FRepository G GRepository H HRepository
+    I IRepository J JRepository K KRepository L LRepository M MRepository N NRepository O ORepository P PRepository
+    Q QRepository R RRepository S SRepository T TRepository U URepository V VRepository W WRepository X XRepository
+}
+
+#[test]
+fn a_store_of_more_databases_than_the_default_is_salvaged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let store = options().max_databases(200).open(&from).expect("a store");
+    open_tables(&store);
+    drop(store);
+    let report = Store::salvage(&from, &to).expect("a copy");
+    assert_eq!(report.tables.len(), 24);
+    assert!(report.lost.is_empty() && report.to_build.is_empty());
+}
+
+#[test]
+fn a_checked_scan_beside_a_committing_writer_finds_no_damage() {
+    let (dir, _) = intact();
+    let store = options().open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    let end = Instant::now() + Duration::from_secs(3);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut id = 0;
+            while Instant::now() < end {
+                id = id % 6000 + 1;
+                store
+                    .transaction(|txn| customers.put(txn, &customer(id)).map(drop))
+                    .expect("a commit");
+            }
+        });
+        let mut scans = 0;
+        while Instant::now() < end {
+            let rows = checked(|| {
+                let txn = store.read()?;
+                customers.all(&txn).rows().try_fold(0, |rows, row| row.map(|_| rows + 1))
+            });
+            assert_eq!(rows.expect("no damage"), 6000);
+            scans += 1;
+        }
+        assert!(scans > 1, "{scans}");
+    });
 }

@@ -60,6 +60,7 @@ pub(crate) fn salvage(
         "copy": to.display().to_string(),
         "tables": report.tables,
         "to_build": to_build,
+        "missing_commits": report.missing_commits,
         "lost": shown.iter().map(|(lost, from, to)| json!({
             "database": lost.database,
             "page": lost.page,
@@ -78,13 +79,28 @@ pub(crate) fn salvage(
                 "index `{index}` is empty; the program builds it when it opens the table"
             )?;
         }
+        if report.missing_commits > 0 {
+            writeln!(
+                text,
+                "{} commits of the journal after its last checkpoint are not copied; `recover` on a copy of the \
+                 directory applies them, if LMDB can still write it",
+                report.missing_commits
+            )?;
+        }
         for (lost, from, to) in &shown {
             writeln!(text, "{}", printable(&line(lost, from.as_deref(), to.as_deref())))?;
         }
         Ok(())
     })?;
-    if report.lost.is_empty() {
+    if report.lost.is_empty() && report.missing_commits == 0 {
         return Ok(());
+    }
+    if report.lost.is_empty() {
+        return Err(Failure::damage(format!(
+            "{} commits of the journal are not copied; `{}` has everything else",
+            report.missing_commits,
+            to.display()
+        )));
     }
     Err(Failure::damage(format!(
         "{} ranges of keys could not be read; `{}` has everything else",

@@ -11,8 +11,9 @@ use crate::{failure::Failure, health::health, open::Opened, output::Output, valu
 pub(crate) fn status(out: &Output, dir: &Path) -> Result<(), Failure> {
     let opened = Opened::to_read(out, dir)?;
     // The tables whose queues and consumers are read.
-    let _tables = opened.store.open_recorded();
-    let health = health(&opened.store);
+    let tables = opened.store.open_recorded();
+    let mut health = health(&opened.store);
+    health.note_unopened(&tables);
     let (reason, recovered) = (opened.store.durability_reason(), opened.store.was_recovered());
     // Without a journal, only the processes that write know their durability.
     let is_known = reason != Some(DurabilityReason::ReadOnly);

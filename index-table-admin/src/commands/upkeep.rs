@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::Args;
-use index_table::{IndexState, OnDuplicate, Progress, VerifyReport};
+use index_table::{__private::admin::repairing, IndexState, OnDuplicate, Progress, VerifyReport};
 use serde_json::json;
 
 use super::{rows::find, writes::PlainLoad};
@@ -58,7 +58,7 @@ impl Build {
                  `--rebuild TABLE INDEX` to give up a damaged index first",
             ));
         }
-        let opened = Opened::to_write(out, &self.chosen.dir)?;
+        let opened = repairing(|| Opened::to_write(out, &self.chosen.dir))?;
         on_ctrl_c(out, CONTINUES, || ());
         let given_up = match self.rebuild.as_deref() {
             Some([table, index]) => {
@@ -162,7 +162,7 @@ impl Chosen<Dir> {
 
 impl Chosen<Written> {
     pub(crate) fn repair(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(out, &self.dir)?;
+        let opened = repairing(|| Opened::to_write(out, &self.dir))?;
         on_ctrl_c(out, "the table is unchanged; run the command again", || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened, declared)? {

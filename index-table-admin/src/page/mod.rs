@@ -40,6 +40,7 @@ use index_table::{
     report::{Catalog, FollowerLag, TableSize},
 };
 use maud::Markup;
+use serde_json::json;
 use tokio::sync::Semaphore;
 
 use self::{
@@ -52,7 +53,7 @@ use self::{
 use crate::{
     commands::shards::Ranges,
     failure::{Code, Failure},
-    health::health,
+    health::of_store,
     typed::{self, Declared, Tables, Typed},
 };
 
@@ -215,6 +216,8 @@ struct Page {
     notes: Vec<String>,
     token: Option<Token>,
     turns: Arc<Semaphore>,
+    /// The turn of `/healthz`, so that slow views don't delay it.
+    health: Arc<Semaphore>,
     exports: Arc<Semaphore>,
     limits: Limits,
     sizes: Cached<Sizes>,
@@ -251,6 +254,7 @@ impl Page {
             notes: Vec::new(),
             token: None,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            health: Arc::new(Semaphore::new(1)),
             exports: Arc::new(Semaphore::new(EXPORTS)),
             limits: Limits::default(),
             sizes: Cached::default(),
@@ -341,9 +345,20 @@ async fn read(
     up: &'static str,
     view: impl FnOnce(&Page) -> Result<String, Failure> + Send + 'static,
 ) -> Response {
+    let turns = Arc::clone(&page.turns);
+    read_in_turn(page, turns, content_type, up, view).await
+}
+
+async fn read_in_turn(
+    page: Arc<Page>,
+    turns: Arc<Semaphore>,
+    content_type: &'static str,
+    up: &'static str,
+    view: impl FnOnce(&Page) -> Result<String, Failure> + Send + 'static,
+) -> Response {
     let patience = page.limits.request;
     let reading = async {
-        let turn = Arc::clone(&page.turns).acquire_owned().await;
+        let turn = turns.acquire_owned().await;
         let page = Arc::clone(&page);
         let run = move || {
             let _turn = turn;
@@ -415,17 +430,27 @@ async fn metrics(State(page): State<Arc<Page>>) -> Response {
 
 /// Answers 200 if the store is healthy, and otherwise 503, with the reasons.
 async fn healthz(State(page): State<Arc<Page>>) -> Response {
-    let (done, is_healthy) = tokio::sync::oneshot::channel();
+    let (done, mut is_healthy) = tokio::sync::oneshot::channel();
     let view = move |page: &Page| {
-        let health = health(&page.store);
+        let follower = page.follower_lag().map(|lag| lag.as_ref().clone());
+        let health = of_store(&page.store, follower.map_err(Failure::reason));
         // The receiver waits for the view, unless that takes too long.
         let _ = done.send(health.is_healthy());
         serde_json::to_string(&health).map_err(|error| Failure::other(error.to_string()))
     };
-    let mut response = read(page, "application/json", "", view).await;
-    if response.status() == StatusCode::OK && matches!(is_healthy.await, Ok(false)) {
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let turns = Arc::clone(&page.health);
+    let mut response = read_in_turn(page, turns, "application/json", "", view).await;
+    match is_healthy.try_recv() {
+        Ok(true) if response.status() == StatusCode::OK => return response,
+        Ok(_) if response.status() == StatusCode::OK => {}
+        _ => {
+            let message = "the health of the store could not be read in time";
+            let busy = json!({ "reasons": [{ "kind": "busy", "message": message }] });
+            let json = HeaderValue::from_static("application/json");
+            response = ([(header::CONTENT_TYPE, json)], busy.to_string()).into_response();
+        }
     }
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response
 }
 

@@ -158,3 +158,9 @@ impl<'t> Reader<'t> {
 pub fn checked<T>(read: impl FnOnce() -> T) -> T {
     lmdb::checked(read)
 }
+
+/// Calls `open`. Stores that this thread opens for writing meanwhile may have tables and indexes with a damaged root, for the tools
+/// that mend them, which check the pages before LMDB writes them.
+pub fn repairing<T>(open: impl FnOnce() -> T) -> T {
+    lmdb::repairing(open)
+}

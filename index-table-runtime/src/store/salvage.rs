@@ -9,7 +9,7 @@ use super::{
     copy::{Modes, Partial, at_path},
 };
 use crate::{
-    engine::{Durability, Engine, Options, checked, files::DATA_FILE, lmdb},
+    engine::{DEFAULT_MAP_SIZE, Durability, Engine, Options, checked, files::DATA_FILE, lmdb},
     model::{
         error::{Error, Result},
         schema::{Building, StateRecord},
@@ -26,6 +26,8 @@ pub struct SalvageReport {
     pub lost: Vec<LostRange>,
     /// The indexes and aggregates without entries in the copy, as `table.index`: a program builds them when it opens the table.
     pub to_build: Vec<String>,
+    /// The commits of the journal that the copy lacks: those after the last checkpoint, if the writing process was killed.
+    pub missing_commits: u64,
 }
 
 /// A table of a [`SalvageReport`].
@@ -63,12 +65,16 @@ impl Store {
     /// `from` stays as it is, and can be in use. Its indexes are not compared with the rows: run `verify` on the copy. The copy has
     /// no archive and no followers. Its directory is written under another name, `.….partial`, and renamed when it is complete.
     ///
+    /// If the writing process was killed, the state of the last checkpoint is copied, and [`SalvageReport::missing_commits`] says how
+    /// many commits of the journal the copy lacks. To have them, open a copy of the directory first, which recovers it; LMDB applies
+    /// the journal without a check of the pages, so this can end the process if the file is damaged.
+    ///
     /// Cost: reads each page in use, and writes each row. Takes memory for a transaction of 8 MiB and one bit for each page.
     ///
     /// # Errors
     ///
     /// [`Error::DamagedFile`] if the first two pages are damaged, which have the roots of everything; [`Error::NotOffered`] for a sharded
-    /// store, whose shards are restored one by one; [`Error::RecoveryNeeded`] if the writing process was killed: recover it first;
+    /// store, whose shards are restored one by one;
     /// the errors of [`backup_to`](Store::backup_to) for `to`. A failed salvage leaves no files.
     ///
     /// # Examples
@@ -95,11 +101,17 @@ impl Store {
     /// ```
     pub fn salvage(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<SalvageReport> {
         let (from, to) = (from.as_ref(), to.as_ref());
-        let options = Self::options().create(false).read_only(true);
+        let options =
+            Options { without_recovery: true, ..Self::options().create(false).read_only(true) };
         let opened = match checked(|| options.open(from)) {
             Ok(opened) => Some(opened),
             // Without the names, LMDB can't open it.
-            Err(Error::DamagedFile { .. }) if from.join(DATA_FILE).is_file() => None,
+            // LMDB could crash when it applies the journal to a damaged file.
+            Err(Error::DamagedFile { .. } | Error::RecoveryNeeded { .. })
+                if from.join(DATA_FILE).is_file() =>
+            {
+                None
+            }
             Err(error) => return Err(error),
         };
         if opened.as_ref().is_some_and(Self::has_shards) {
@@ -116,7 +128,7 @@ impl Store {
         file.sync_all().map_err(io)?;
         drop(file);
         partial.finish(to).map_err(io)?;
-        let lmdb::Salvaged { rows, lost, emptied } = salvaged;
+        let lmdb::Salvaged { rows, lost, emptied, missing_commits } = salvaged;
         let lost = lost.into_iter().map(|lost| LostRange {
             database: lost.database,
             page: lost.page,
@@ -128,13 +140,20 @@ impl Store {
             tables: rows.into_iter().map(|(table, rows)| SalvagedTable { table, rows }).collect(),
             lost: lost.collect(),
             to_build: emptied.iter().map(|(table, index)| format!("{table}.{index}")).collect(),
+            missing_commits,
         })
     }
 }
 
 /// Fills a new data file in the directory `to`.
 fn fill(from: &Path, open: Option<&lmdb::Engine>, to: &Path) -> Result<lmdb::Salvaged> {
-    let options = Options::default().durability(Durability::None);
+    let (databases, length) = lmdb::salvaged_size(from)?;
+    // A database takes at most twice the pages in the copy. A batch needs some more.
+    let map_size = usize::try_from(length.saturating_mul(4)).unwrap_or(usize::MAX);
+    let options = Options::default()
+        .durability(Durability::None)
+        .max_databases(databases.saturating_add(Options::default().max_databases))
+        .map_size(map_size.max(DEFAULT_MAP_SIZE));
     let engine = Engine::open(&options, to)?;
     let engine = engine.on_disk()?;
     lmdb::salvage(from, open, engine, &|record, part| {

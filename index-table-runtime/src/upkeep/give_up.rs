@@ -25,7 +25,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownName`] for a table or an index that is not in the catalog; [`Error::NotOffered`] if this process has the
+    /// [`Error::UnknownName`] for a table, an index or an aggregate that is not in the catalog, and for a change stream or a reference; [`Error::NotOffered`] if this process has the
     /// table open, and for a store in memory or on a server; [`Error::DamagedFile`] if the catalog or the lists of free pages are
     /// damaged; the [errors of writing](crate::Error#common-errors). After an error, nothing has changed in the shard.
     ///
@@ -71,9 +71,12 @@ impl Store {
                     parts.push((engine, is_intact));
                 }
             }
+            // A name that is not an index is refused before anything is emptied.
+            plan(&engines.catalog()?, table, index)?;
             if parts.is_empty() {
-                // The plan names what there is.
-                plan(&engines.catalog()?, table, index)?;
+                let reason =
+                    format!("index `{index}` of table `{table}` has no entries to give up");
+                return Err(Error::internal(reason));
             }
             let is_damaged = parts.iter().any(|(_, is_intact)| !is_intact);
             for (engine, is_intact) in parts {
@@ -102,8 +105,9 @@ fn plan(records: &Records, table: &str, index: &str) -> Result<Records> {
         return Err(unknown("the store".to_owned(), "table", table, known));
     };
     let mut record = TableRecord::decode("the table", record)?;
-    let Some(own) = record.indexes.iter().find(|own| own.name == index) else {
-        let known = record.indexes.iter().map(|own| own.name.as_str()).collect();
+    let parts = record.indexes.iter().filter(|own| own.is_index() || own.is_aggregate());
+    let Some(own) = parts.clone().find(|own| own.name == index) else {
+        let known = parts.map(|own| own.name.as_str()).collect();
         return Err(unknown(format!("table `{table}`"), "index", index, known));
     };
     let state = emptied(own).encode("the table")?;

@@ -56,6 +56,7 @@ pub(super) fn abandon<'e>(
 impl Engine {
     /// Whether the pages of an index are intact, in the last commit; `None` if the file has no such index.
     pub(crate) fn has_intact_index(&self, table: &str, index: &str) -> Result<Option<bool>> {
+        self.find_later(&self.catalog, CATALOG)?;
         let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
         let name = match self.catalog.get() {
             Some(catalog) => stored(catalog, &txn, &index_of(table, index))
@@ -67,7 +68,8 @@ impl Engine {
         if !guard.has(&name) {
             return Ok(None);
         }
-        Ok(Some(pages::is_intact(&self.path.join(FILE), txn.id() as u64, &name)))
+        let damage = pages::damage_of(&self.path.join(FILE), txn.id() as u64, &name);
+        damage.map(|damage| Some(damage.is_none())).map_err(|fault| refused(&self.path, fault))
     }
 
     /// Empties an index or aggregate, and writes the records that `plan` returns. A damaged tree is given up: nothing of it is read,
@@ -100,7 +102,8 @@ impl Engine {
             for (key, record) in records {
                 catalog.put(txn, recorder, key.as_bytes(), &record)?;
             }
-            if pages::is_intact(&file, before, &name) {
+            let damage = pages::damage_of(&file, before, &name);
+            if damage.map_err(|fault| refused(&self.path, fault))?.is_none() {
                 let database: Option<Database<'_>> = opener.open_database(txn, Some(&name))?;
                 if let Some(database) = database {
                     Named::new(database, &name).clear(txn, recorder)?;

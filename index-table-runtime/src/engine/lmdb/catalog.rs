@@ -7,6 +7,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io,
     sync::OnceLock,
 };
 
@@ -153,7 +154,11 @@ impl Engine {
     }
 
     /// Finds a database that another process may have created.
-    fn find_later(&self, handle: &OnceLock<Database<'static>>, name: &str) -> Result<()> {
+    pub(super) fn find_later(
+        &self,
+        handle: &OnceLock<Database<'static>>,
+        name: &str,
+    ) -> Result<()> {
         if handle.get().is_none() {
             self.refuse_forked()?;
             let _turn = self.lock_writing();
@@ -267,12 +272,15 @@ impl Engine {
             return Ok(guard);
         }
         // The snapshot is older than both states of the file. LMDB has the records of its databases.
+        let Some(main) = self.main.get() else {
+            let reason = "the snapshot is too old to check its pages; begin another transaction";
+            let source = io::Error::new(io::ErrorKind::ResourceBusy, reason);
+            return Err(Error::io(&self.path, source));
+        };
         let mut records = Vec::new();
-        if let Some(main) = self.main.get() {
-            for record in main.iter(txn).map_err(|error| self.error(error))? {
-                let (name, record) = record.map_err(|error| self.error(error))?;
-                records.push((String::from_utf8_lossy(name).into_owned(), record.to_vec()));
-            }
+        for record in main.iter(txn).map_err(|error| self.error(error))? {
+            let (name, record) = record.map_err(|error| self.error(error))?;
+            records.push((String::from_utf8_lossy(name).into_owned(), record.to_vec()));
         }
         let last = self.env()?.info().last_page_number as u64;
         Guard::with(&path, last, records.into_iter()).map_err(refused)

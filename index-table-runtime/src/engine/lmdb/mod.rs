@@ -84,9 +84,9 @@ pub(crate) use journal::archive::{
 pub(crate) use journal::shards::SharedJournal;
 pub(crate) use journalled::ManagerArchive;
 pub(crate) use layout::layout;
-pub(crate) use pages::checked;
+pub(crate) use pages::{checked, repairing};
 pub(crate) use read::{Entries, LentEntries, Reader};
-pub(crate) use salvage::{Salvaged, salvage};
+pub(crate) use salvage::{Salvaged, salvage, salvaged_size};
 #[cfg(feature = "fuzzing")]
 pub(crate) use short::fuzz as fuzz_block;
 pub(crate) use slots::slots_of_open;

@@ -36,7 +36,7 @@ use super::{
     lock,
     names::{Env, FILE, LIST_COPIES, LOCK_FILE},
     opened::Files,
-    pages::{self, Depth, is_checked},
+    pages::{self, Depth, is_checked, is_repairing},
     paths::Paths,
     process::{self, Counted, Limit},
     read_only,
@@ -274,7 +274,8 @@ impl Engine {
         if plan != Plan::Start {
             engine.clear_stale_readers()?;
         }
-        match engine.look(Depth::Roots) {
+        let tolerates = is_repairing() || options.read_only && is_checked();
+        match engine.look_with(Depth::Roots, tolerates, &mut |_, _| ()) {
             // All reader slots are in use by processes that could open the file.
             Err(Error::TooManyReaders { .. }) => return Ok(engine),
             outcome => outcome?,
@@ -287,15 +288,16 @@ impl Engine {
 
     /// Checks every page in use. Calls `progress` with the number of checked pages and the number of all pages.
     pub(crate) fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        self.look_with(Depth::Everything, progress)
+        self.look_with(Depth::Everything, false, progress)
     }
 
-    fn look(&self, depth: Depth) -> Result<()> {
-        self.look_with(depth, &mut |_, _| ())
-    }
-
-    /// Checks the file as of the last transaction.
-    fn look_with(&self, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    /// Checks the file as of the last transaction. With `tolerates`, the roots of tables and indexes may be damaged.
+    fn look_with(
+        &self,
+        depth: Depth,
+        tolerates: bool,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
         let file = self.path.join(FILE);
         let mut previous = None;
         for _ in 0..TRIES {
@@ -314,7 +316,7 @@ impl Engine {
                     }
                     damages = others;
                     // The tools check the pages of a table before they read it, so that the others can be read.
-                    if is_checked() {
+                    if tolerates {
                         damages.retain(|damage| damage.database.starts_with('.'));
                     }
                 }

@@ -9,8 +9,10 @@ use super::{
     env::Engine,
     error::refused,
     gate::Kind,
+    journal::recovery::checkpoint_of,
+    journalled::unstarted,
     names::{CATALOG, Database, FILE, LIST_COPIES, index_of, queue_of},
-    pages::{Fault, LostKeys, Readable, has_branches},
+    pages::{self, Fault, LostKeys, Readable, has_branches},
 };
 use crate::{
     engine::Records,
@@ -40,29 +42,47 @@ pub(crate) struct Salvaged {
     /// The number of rows of each table.
     pub(crate) rows: BTreeMap<String, u64>,
     pub(crate) lost: Vec<Lost>,
+    /// The number of commits in the journal that are not copied.
+    pub(crate) missing_commits: u64,
     /// The indexes and aggregates that have to be built, as pairs of a table and a name.
     pub(crate) emptied: Vec<(String, String)>,
 }
 
-/// Copies the entries of the data file in the directory `from`, which may be open as `open`, to the new, empty file of `to`. Returns
-/// what was copied and lost. `state` is the state of an index that has to be built.
+/// Copies the entries of the data file in the directory `from`, which may be open as `open`, to the new, empty file of `to`. A file that
+/// has to be recovered is read in the state of its last checkpoint. Returns what was copied and lost. `record` is the state of an index that has to be built.
 pub(crate) fn salvage(
     from: &Path,
     open: Option<&Engine>,
     to: &Engine,
-    state: &dyn Fn(&TableRecord, &str) -> Result<Vec<u8>>,
+    record: &dyn Fn(&TableRecord, &str) -> Result<Vec<u8>>,
 ) -> Result<Salvaged> {
     // Keeps LMDB from reusing the pages of its state; dropped in this order.
     let reading = open.map(|open| open.begin(Kind::Reader, read_txn)).transpose()?;
     let txn = reading.as_ref().map(|(txn, _)| txn.id() as u64);
-    let opened = Readable::open(&from.join(FILE), txn);
+    let checkpoint = match open {
+        Some(_) => None,
+        None => checkpoint_of(from).map_err(|not_started| unstarted(from, not_started))?,
+    };
+    let (state, commits) = checkpoint.unzip();
+    let opened = Readable::open(&from.join(FILE), txn, state);
     let (mut source, names) = opened.map_err(|fault| refused(from, fault))?;
     let mut copy = Copy { source: &mut source, to, done: Salvaged::default() };
     copy.done.lost.extend(names.into_iter().map(|lost| of("", lost)));
-    copy.run(state)?;
+    copy.done.missing_commits = commits.unwrap_or_default();
+    copy.run(record)?;
     let done = copy.done;
     drop(reading);
     Ok(done)
+}
+
+/// Returns the number of databases of the data file in the directory `from`, and its length.
+pub(crate) fn salvaged_size(from: &Path) -> Result<(u32, u64)> {
+    let file = from.join(FILE);
+    let databases = pages::look_at_head(&file, false).map_err(|fault| refused(from, fault))?;
+    let length = file.metadata().map_err(|source| Error::io(&file, source))?.len();
+    // A damaged number is less than the number of bytes.
+    let databases = databases.unwrap_or_default().min(length / 64);
+    Ok((u32::try_from(databases).unwrap_or(u32::MAX), length))
 }
 
 struct Copy<'c> {
@@ -220,7 +240,7 @@ impl Copy<'_> {
             write(to, name, &mut batch).map_err(Failed::Other)
         };
         let read = if orphans {
-            self.source.without_branches::<Failed>(lost, &mut each)
+            self.source.without_branches::<Failed>(name, lost, &mut each)
         } else {
             self.source.tree::<Failed>(name, lost, &mut each)
         };

@@ -15,7 +15,7 @@ use super::{
 use crate::engine::lmdb::{
     abandon::abandon,
     names::{CATALOG, Database, Env, FILE, LIST_COPIES},
-    pages,
+    pages::{self, Fault as Unreadable},
 };
 
 /// The reason why a record could not be applied.
@@ -170,11 +170,12 @@ pub(in crate::engine::lmdb) fn apply_sections(
                 is_changed = true;
                 if open.as_ref().is_none_or(|(open, _)| open != name) {
                     // The commit may have given up a damaged tree, which LMDB can't empty.
-                    if used.insert(name.to_owned())
-                        && matches!(operation, Operation::Clear)
-                        && !pages::is_intact(&env.path().join(FILE), copies.before, name)
-                    {
-                        abandon(opener, txn, name)?;
+                    if used.insert(name.to_owned()) && matches!(operation, Operation::Clear) {
+                        let file = env.path().join(FILE);
+                        let damage = pages::damage_of(&file, copies.before, name);
+                        if damage.map_err(unreadable)?.is_some() {
+                            abandon(opener, txn, name)?;
+                        }
                     }
                     let found = match operation {
                         Operation::Create => opener.create_database(txn, Some(name))?,
@@ -235,6 +236,13 @@ impl ListCopies<'_> {
         let look = || pages::is_intact(&env.path().join(FILE), *before, LIST_COPIES);
         *are_intact.get_or_insert_with(look)
     }
+}
+
+fn unreadable(fault: Unreadable) -> Failure {
+    Failure::Fault(match fault {
+        Unreadable::Io(error) => Fault::Io(error),
+        Unreadable::Damaged(reason) => Fault::Damaged(reason),
+    })
 }
 
 /// Writes a record of the catalog again, or adds one and removes it. LMDB gives a transaction without a change no number, and each

@@ -4,7 +4,9 @@
 //! each page by a call that can fail, and checks it, before LMDB reads it through its map. All pages are those of the
 //! transaction's snapshot, so no writer changes them in between. A page that the disk damages after its check is not found.
 
-use std::{cell::Cell, collections::BTreeMap, fs::File, io, ops::Bound, path::Path};
+use std::{
+    cell::Cell, collections::BTreeMap, fs::File, io, ops::Bound, path::Path, thread::LocalKey,
+};
 
 use super::{
     Depth, Fault,
@@ -16,25 +18,41 @@ use crate::model::key::MAX_KEY_LEN;
 
 thread_local! {
     static CHECKED: Cell<bool> = const { Cell::new(false) };
+    static REPAIRING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Calls `read`. The read transactions that this thread begins meanwhile check the pages of LMDB before it reads them.
 pub(crate) fn checked<T>(read: impl FnOnce() -> T) -> T {
-    struct Restored(bool);
+    with(&CHECKED, read)
+}
+
+/// Calls `open`. Stores that this thread opens for writing meanwhile may have tables and indexes with a damaged root, and must check
+/// the pages before LMDB writes them.
+pub(crate) fn repairing<T>(open: impl FnOnce() -> T) -> T {
+    with(&REPAIRING, open)
+}
+
+fn with<T>(flag: &'static LocalKey<Cell<bool>>, run: impl FnOnce() -> T) -> T {
+    struct Restored(&'static LocalKey<Cell<bool>>, bool);
 
     impl Drop for Restored {
         fn drop(&mut self) {
-            CHECKED.set(self.0);
+            self.0.set(self.1);
         }
     }
 
-    let _restored = Restored(CHECKED.replace(true));
-    read()
+    let _restored = Restored(flag, flag.replace(true));
+    run()
 }
 
 /// Whether this thread is in [`checked`].
 pub(crate) fn is_checked() -> bool {
     CHECKED.get()
+}
+
+/// Whether this thread is in [`repairing`].
+pub(crate) fn is_repairing() -> bool {
+    REPAIRING.get()
 }
 
 /// The reason why a page can't be followed.
@@ -209,8 +227,8 @@ impl Guard {
         damaged("it is not the page that should be in its place")
     }
 
-    /// Checks the first page of a long value.
-    pub(super) fn long_value(&self, node: &Node<'_>) -> Result<()> {
+    /// Checks the first page of a long value. Returns the number of its pages.
+    pub(super) fn long_value(&self, node: &Node<'_>) -> Result<u64> {
         let first = layout::word(node.data, 0).unwrap_or_default();
         let head = self.page(first)?;
         let (page, pages) = (Page(&head), layout::overflow_pages(node.len, self.page_size));
@@ -219,7 +237,7 @@ impl Guard {
             let reason = "it is not the first page of a long value";
             return Err(BadPage::Damaged { page: first, reason });
         }
-        Ok(())
+        Ok(page.overflows())
     }
 }
 
@@ -319,7 +337,7 @@ impl Way<'_> {
         let read = if point { self.less..self.not_greater } else { 0..nodes.len() };
         let read = nodes.get(read).unwrap_or_default().iter();
         let mut long = read.filter(|node| node.flags & flag::BIG_DATA != 0);
-        long.try_for_each(|node| self.guard.long_value(node))
+        long.try_for_each(|node| self.guard.long_value(node).map(drop))
     }
 
     /// Continues to the next or previous leaf. Returns false at the end.

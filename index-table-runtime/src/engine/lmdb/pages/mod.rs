@@ -23,7 +23,7 @@ use std::{
 };
 
 pub(super) use guard::{Ahead, BadPage, Guard};
-pub(crate) use guard::{checked, is_checked};
+pub(crate) use guard::{checked, is_checked, is_repairing, repairing};
 use layout::META;
 pub(super) use layout::{Meta, without_tree};
 pub(super) use leaves::{sample, share};
@@ -80,31 +80,24 @@ const TRIES: u32 = 4;
 /// empty or missing, so that LMDB creates it. A file that LMDB has started to create counts as empty, and is emptied
 /// if it may be `made`.
 pub(super) fn look_at_head(path: &Path, made: bool) -> Result<Option<u64>, Fault> {
-    let mut tries = 1;
-    loop {
-        let mut file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        if file.metadata()?.len() == 0 {
-            return Ok(None);
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    if file.metadata()?.len() == 0 {
+        return Ok(None);
+    }
+    match metas(&mut file) {
+        Err(Fault::Damaged(_)) if is_unfinished(&mut file)? => {
+            if made {
+                File::options().write(true).open(path)?.set_len(0)?;
+            }
+            Ok(None)
         }
-        match metas(&mut file) {
-            Err(Fault::Damaged(_)) if tries < TRIES => {
-                tries += 1;
-                thread::sleep(Duration::from_millis(2));
-            }
-            Err(Fault::Damaged(_)) if is_unfinished(&mut file)? => {
-                if made {
-                    File::options().write(true).open(path)?.set_len(0)?;
-                }
-                return Ok(None);
-            }
-            outcome => {
-                let [first, second] = outcome?;
-                let newest = if first.txn < second.txn { second } else { first };
-                return Ok(Some(newest.names.entries));
-            }
+        outcome => {
+            let [first, second] = outcome?;
+            let newest = if first.txn < second.txn { second } else { first };
+            Ok(Some(newest.names.entries))
         }
     }
 }
@@ -182,6 +175,12 @@ pub(super) fn look_at_free_lists(path: &Path, txn: u64) -> Result<(), Fault> {
 /// is too old.
 pub(super) fn is_intact(path: &Path, txn: u64, database: &str) -> bool {
     matches!(look_at_database(path, txn, database, false), Ok(None))
+}
+
+/// Checks each page of a database in the state of the transaction `txn`, so that it can be emptied. Returns its damage. Damage of the
+/// lists of free pages or of the names is an error, and damage of other databases is ignored.
+pub(super) fn damage_of(path: &Path, txn: u64, database: &str) -> Result<Option<String>, Fault> {
+    look_at_database(path, txn, database, false)
 }
 
 /// Checks each page of a database in the state of the transaction `txn`, so that it can be read. Returns its damage.
@@ -281,8 +280,18 @@ pub(super) fn raise_txn(path: &Path, txn: u64) -> Result<(), Fault> {
     Ok(file.sync_all()?)
 }
 
-/// Returns both states of the file.
+/// Returns both states of the file. They are read again if they are damaged, because a commit may be writing one of them.
 fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
+    for _ in 1..TRIES {
+        match metas_once(file) {
+            Err(Fault::Damaged(_)) => thread::sleep(Duration::from_millis(2)),
+            outcome => return outcome,
+        }
+    }
+    metas_once(file)
+}
+
+fn metas_once(file: &mut File) -> Result<[Meta; 2], Fault> {
     let first = meta(file, 0)?;
     let size = first.page_size();
     if !PAGE_SIZES.contains(&size) || !size.is_power_of_two() {

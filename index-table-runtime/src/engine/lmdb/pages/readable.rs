@@ -2,14 +2,15 @@
 //!
 //! The leaves below a damaged branch are found by elimination: each page of a state is in a tree, in a list of free pages, or part of a
 //! long value. If only one tree has a damaged branch, the leaves that nothing else has belong to it. This is given up if the lists of
-//! free pages are damaged, or if these leaves overlap.
+//! free pages are damaged, if these leaves overlap, or if the record of the tree counts other pages than are left: the pages of an
+//! [abandoned](super::super::abandon) tree belong to nothing.
 
-use std::{fs::File, io, path::Path};
+use std::{collections::BTreeMap, fs::File, io, path::Path};
 
 use super::{
     Depth, Fault,
     guard::{BadPage, Below, Guard, checked_nodes, read_at},
-    layout::{self, Database, Node, flag},
+    layout::{self, Database, Meta, Node, flag},
     metas,
     walk::{Bitmap, HIGHEST, PageCheck},
 };
@@ -28,11 +29,21 @@ pub(in crate::engine::lmdb) struct LostKeys {
 /// Is called with each entry.
 type Each<'e, E> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<(), E>;
 
+/// The pages of a tree.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Found {
+    leaves: u64,
+    /// Leaves, branches, and the pages of long values.
+    all: u64,
+}
+
 /// A file that is read as far as possible.
 pub(in crate::engine::lmdb) struct Readable {
     guard: Guard,
     /// The pages that trees and lists of free pages have.
     used: Bitmap,
+    /// The pages that were found in each tree.
+    found: BTreeMap<String, Found>,
     /// The flags that entries have: those of names describe databases.
     known: u16,
     /// Whether each page that is not free is in `used` after all trees were read.
@@ -40,16 +51,22 @@ pub(in crate::engine::lmdb) struct Readable {
 }
 
 impl Readable {
-    /// Opens the file at the state of the transaction `txn`, or its last state. Returns the keys of the names that can't be read.
+    /// Opens the file at the state `saved`, at the state of the transaction `txn`, or at its last state. Returns the keys of the names that can't be read.
     pub(in crate::engine::lmdb) fn open(
         path: &Path,
         txn: Option<u64>,
+        saved: Option<Meta>,
     ) -> Result<(Self, Vec<LostKeys>), Fault> {
         let mut file = File::open(path)?;
-        let metas = metas(&mut file)?;
-        let newest = metas.iter().max_by_key(|meta| meta.txn);
-        let own = metas.iter().find(|meta| Some(meta.txn) == txn).or(newest);
-        let Some(meta) = own else { return Err("it has no state".to_owned().into()) };
+        let own = match saved {
+            Some(saved) => Some(saved),
+            None => {
+                let metas = metas(&mut file)?;
+                let newest = metas.into_iter().max_by_key(|meta| meta.txn);
+                metas.into_iter().find(|meta| Some(meta.txn) == txn).or(newest)
+            }
+        };
+        let Some(meta) = &own else { return Err("it has no state".to_owned().into()) };
         let progress = &mut |_, _| ();
         let check = PageCheck::new(&mut file, meta, Depth::Roots, progress)?;
         let (has_free_lists, used) = match check.all_free_pages() {
@@ -60,7 +77,7 @@ impl Readable {
         let names = [(String::new(), meta.names)].into_iter().collect();
         let guard = Guard::of(file, meta.page_size(), meta.last_page, names)?;
         let known = flag::BIG_DATA | flag::SUB_DATA;
-        let mut own = Self { guard, used, known, has_free_lists };
+        let mut own = Self { guard, used, found: BTreeMap::new(), known, has_free_lists };
         let (mut databases, mut lost) = (Vec::new(), Vec::new());
         own.tree("", &mut lost, &mut |name, record| {
             let record = Database::read(record);
@@ -92,18 +109,24 @@ impl Readable {
             lost.push(lost_below(below, "the height of its tree can't be", true));
             return Ok(());
         }
-        self.below(below, record.depth, lost, each)
+        let mut found = Found::default();
+        self.below(below, record.depth, &mut found, lost, each)?;
+        self.found.insert(name.to_owned(), found);
+        Ok(())
     }
 
     fn below<E: From<io::Error>>(
         &mut self,
         below: Below,
         height: u16,
+        found: &mut Found,
         lost: &mut Vec<LostKeys>,
         each: Each<'_, E>,
     ) -> Result<(), E> {
         self.used.add(below.page);
         let (is_leaf, number) = (height <= 1, below.page);
+        found.leaves += u64::from(is_leaf);
+        found.all += 1;
         let bytes = match self.guard.page(number) {
             Ok(bytes) => bytes,
             Err(BadPage::Io(error)) => return Err(error.into()),
@@ -122,12 +145,13 @@ impl Readable {
             }
         };
         if is_leaf {
-            return nodes.iter().try_for_each(|node| self.entry(node, lost, each));
+            return nodes.iter().try_for_each(|node| self.entry(node, found, lost, each));
         }
         for (at, node) in nodes.iter().enumerate() {
             let low = if at == 0 { below.low.clone() } else { Some(node.key.to_vec()) };
             let high = nodes.get(at + 1).map(|next| next.key.to_vec()).or(below.high.clone());
-            self.below(Below { page: node.child, low, high }, height - 1, lost, each)?;
+            let below = Below { page: node.child, low, high };
+            self.below(below, height - 1, found, lost, each)?;
         }
         Ok(())
     }
@@ -135,6 +159,7 @@ impl Readable {
     fn entry<E: From<io::Error>>(
         &mut self,
         node: &Node<'_>,
+        found: &mut Found,
         lost: &mut Vec<LostKeys>,
         each: Each<'_, E>,
     ) -> Result<(), E> {
@@ -142,8 +167,8 @@ impl Readable {
             return each(node.key, node.data);
         }
         let first = layout::word(node.data, 0).unwrap_or_default();
-        match self.guard.long_value(node) {
-            Ok(()) => {}
+        let pages = match self.guard.long_value(node) {
+            Ok(pages) => pages,
             Err(BadPage::Io(error)) => return Err(error.into()),
             Err(BadPage::Damaged { page, reason }) => {
                 let to = [node.key, &[0]].concat();
@@ -151,8 +176,8 @@ impl Readable {
                 lost.push(LostKeys { page, reason, from, to, is_branch: false });
                 return Ok(());
             }
-        }
-        let pages = layout::overflow_pages(node.len, self.guard.page_size);
+        };
+        found.all += pages;
         for page in first..first.saturating_add(pages) {
             self.used.add(page);
         }
@@ -167,6 +192,7 @@ impl Readable {
     /// have no damaged branch. What is found is removed from `lost`.
     pub(in crate::engine::lmdb) fn without_branches<E: From<io::Error>>(
         &mut self,
+        name: &str,
         lost: &mut Vec<LostKeys>,
         each: Each<'_, E>,
     ) -> Result<(), E> {
@@ -178,14 +204,18 @@ impl Readable {
         }
         // The first and last key of each leaf.
         let mut leaves: Vec<(Vec<u8>, Vec<u8>, u64)> = Vec::new();
+        let mut left = Found::default();
         for number in (2..self.guard.pages).filter(|number| !self.used.has(*number)) {
+            left.all += 1;
             let Ok(bytes) = self.guard.page(number) else { continue };
             let Ok(nodes) = checked_nodes(&bytes, true, (None, None), self.known) else { continue };
             if let (Some(first), Some(last)) = (nodes.first(), nodes.last()) {
                 leaves.push((first.key.to_vec(), last.key.to_vec(), number));
             }
         }
+        left.leaves = leaves.len() as u64;
         leaves.sort();
+        let has_others = self.missing(name) != Some(left);
         let overlaps =
             leaves.windows(2).any(|two| matches!(two, [(_, end, _), (start, ..)] if end >= start));
         for branch in branches {
@@ -195,16 +225,24 @@ impl Readable {
             };
             let inside: Vec<u64> =
                 leaves.iter().filter(is_inside).map(|(.., number)| *number).collect();
-            if overlaps || inside.is_empty() {
+            if has_others || overlaps || inside.is_empty() {
                 lost.push(branch);
                 continue;
             }
             for number in inside {
                 let below = Below { page: number, low: None, high: None };
-                self.below(below, 1, lost, each)?;
+                self.below(below, 1, &mut left, lost, each)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the pages that the record of a tree counts, and that were not found.
+    fn missing(&self, name: &str) -> Option<Found> {
+        let (record, found) = (self.guard.databases.get(name)?, self.found.get(name)?);
+        let all = record.branches.checked_add(record.leaves)?.checked_add(record.overflows)?;
+        let leaves = record.leaves.checked_sub(found.leaves)?;
+        Some(Found { leaves, all: all.checked_sub(found.all)? })
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct PageCheck<'f> {
     /// The number of pages in the file.
     pages: u64,
     used: Bitmap,
+    /// The pages of the database that is walked through, if they may have to be removed from `used`.
+    own: Option<Vec<u64>>,
     /// The transaction of the last list of free pages.
     last_list: Option<u64>,
     /// The named databases.
@@ -98,6 +100,7 @@ impl<'f> PageCheck<'f> {
             page_size,
             pages,
             used,
+            own: None,
             last_list: None,
             found: Vec::new(),
             progress,
@@ -137,12 +140,8 @@ impl<'f> PageCheck<'f> {
         for (name, database) in others {
             // The small databases of all tables are read whenever a table is opened or written.
             let is_small = name.starts_with('.') && !name.starts_with(QUEUE);
-            let before = self.used.clone();
-            let walked = self.named(&name, &database, everything || is_small);
-            if !self.noted(&name, walked, &mut damages)? {
-                // The pages to which a damaged page refers may be those of another database.
-                self.used = before;
-            }
+            let walked = self.alone(&name, &database, everything || is_small)?;
+            damages.extend(walked.map(|reason| Damage { database: name, reason }));
         }
         if let Some((name, database)) = copies.first() {
             let walked = damage(self.named(name, database, true))?;
@@ -198,10 +197,28 @@ impl<'f> PageCheck<'f> {
         let (only, others): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(name, _)| name == only);
         for (name, database) in others.iter().filter(|_| !read) {
-            self.named(name, database, false)?;
+            // It is not the damage of this database.
+            let _ = self.alone(name, database, false)?;
         }
         let Some((name, database)) = only.first() else { return Ok(None) };
         damage(self.named(name, database, true))
+    }
+
+    /// Walks through a named database, and returns its damage. The pages of a damaged one are not in use: those to which a damaged page
+    /// refers may be those of another database.
+    fn alone(&mut self, name: &str, database: &Database, whole: bool) -> Result<Option<String>> {
+        // A list of all pages could take more memory than the set of the pages in use.
+        let before = (self.depth == Depth::Everything).then(|| self.used.clone());
+        self.own = before.is_none().then(Vec::new);
+        let walked = damage(self.named(name, database, whole))?;
+        let own = self.own.take();
+        if walked.is_some() {
+            match before {
+                Some(before) => self.used = before,
+                None => own.iter().flatten().for_each(|page| self.used.remove(*page)),
+            }
+        }
+        Ok(walked)
     }
 
     fn named(&mut self, name: &str, database: &Database, whole: bool) -> Result<()> {
@@ -406,6 +423,9 @@ impl<'f> PageCheck<'f> {
         }
         if self.used.add(number) {
             self.marked += 1;
+            if let Some(own) = &mut self.own {
+                own.push(number);
+            }
             if self.marked.is_multiple_of(INTERVAL) {
                 (self.progress)(self.marked, self.meta.last_page);
             }
@@ -475,5 +495,11 @@ impl Bitmap {
         let is_new = *word & bit == 0;
         *word |= bit;
         is_new
+    }
+
+    fn remove(&mut self, page: u64) {
+        if let Some(word) = usize::try_from(page / 64).ok().and_then(|at| self.0.get_mut(at)) {
+            *word &= !(1 << (page % 64));
+        }
     }
 }
