@@ -13,7 +13,7 @@ use std::{
 use index_table::{
     __private::admin::UntypedRange, ChangeKind, Error, Event, IndexKey, IndexTable, ShardMap, Store,
 };
-use index_table_runtime::json;
+use index_table_runtime::json::{self, JsonTable};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -42,8 +42,6 @@ enum Part {
 #[index(tenant, hash(link), unique, name = "by_link")]
 #[index(due, sparse, consistency = "eventual")]
 #[index(town, ratio, took, scope = "global", name = "everywhere")]
-#[aggregate(town, sum = [amount, count])]
-#[aggregate(sum = [count])]
 #[serde(rename_all = "camelCase")]
 struct Item {
     #[primary_key]
@@ -223,8 +221,7 @@ fn typed(store: &Store, items: &ItemRepository, operation: &Operation) -> Result
     }))
 }
 
-fn untyped(store: &Store, operation: &Operation) -> Result<bool, String> {
-    let items = store.table("items").expect("the table");
+fn untyped(store: &Store, items: &JsonTable, operation: &Operation) -> Result<bool, String> {
     outcome(store.transaction(|txn| match operation {
         Operation::Insert(item) => items.insert(txn, &in_json(item)).map(|()| true),
         Operation::Put(item) => items.put(txn, &in_json(item)).map(|()| true),
@@ -255,19 +252,56 @@ fn contents(store: &Store, items: &ItemRepository) -> TestResult<Vec<Vec<Entry>>
     Ok(all)
 }
 
+/// How the table without the struct is opened.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Handle {
+    /// Once.
+    Kept,
+    /// For each operation.
+    Again,
+    /// Again after each third operation, which is one with the struct.
+    Mixed,
+}
+
+/// Returns the changes of the table.
+fn changes(store: &Store, items: &ItemRepository) -> TestResult<Vec<(ChangeKind, Item)>> {
+    let batch = items.changes(store, "test")?.next_batch(1000)?;
+    assert!(batch.windows(2).all(|pair| pair[0].number < pair[1].number), "the numbers ascend");
+    Ok(batch.iter().map(|change| (change.kind, change.row.clone())).collect())
+}
+
 /// Runs the same operations with and without the struct, and compares the two stores.
-fn same(with: &Store, without: &Store, operations: &[Operation]) -> TestResult {
+fn same(with: &Store, without: &Store, operations: &[Operation], handle: Handle) -> TestResult {
     for store in [with, without] {
         let items = ItemRepository::open(store)?;
+        items.changes(store, "test")?;
         store.transaction(|txn| seeds().iter().try_for_each(|seed| items.insert(txn, seed)))?;
+        while items.drain(store, u64::MAX)?.left > 0 {}
     }
     let items = ItemRepository::open(with)?;
-    for operation in operations {
+    let mut table = without.table("items")?;
+    for (at, operation) in operations.iter().enumerate() {
         let expected = typed(with, &items, operation);
-        assert_eq!(untyped(without, operation), expected, "{operation:?}");
+        if handle == Handle::Mixed && at % 3 == 2 {
+            let own = ItemRepository::open(without)?;
+            assert_eq!(typed(without, &own, operation), expected, "{operation:?}");
+            drop(own);
+            let refused = without.transaction(|txn| table.delete(txn, json!([9, 9])));
+            let refused = refused.expect_err("a table opened before the repository");
+            assert!(matches!(refused, Error::SchemaMismatch { .. }), "{refused}");
+            table = without.table("items")?;
+            continue;
+        }
+        assert_eq!(untyped(without, &table, operation), expected, "{operation:?}");
+        if handle == Handle::Again {
+            drop(table);
+            table = without.table("items")?;
+        }
     }
+    drop(table);
     let own = ItemRepository::open(without)?;
     assert_eq!(contents(without, &own)?, contents(with, &items)?);
+    assert_eq!(changes(without, &own)?, changes(with, &items)?);
     for (store, items) in [(with, &items), (without, &own)] {
         while items.drain(store, u64::MAX)?.left > 0 {}
         let report = items.verify(&store.read()?).run()?;
@@ -293,11 +327,17 @@ proptest! {
     #[test]
     fn rows_have_the_entries_of_their_struct(all in proptest::collection::vec(operation(), 1..20)) {
         let dir = tempfile::tempdir().expect("a directory");
-        let store = |name: &str| Store::open(dir.path().join(name)).expect("a store");
-        same(&store("with"), &store("without"), &all).expect("in one file");
-        let store = |name: &str| sharded(&dir.path().join(name)).expect("a store");
-        same(&store("with shards"), &store("without shards"), &all).expect("in two files");
-        same(&Store::in_memory(), &Store::in_memory(), &all).expect("in memory");
+        for handle in [Handle::Kept, Handle::Again, Handle::Mixed] {
+            let store = |name: &str| {
+                Store::open(dir.path().join(format!("{name} {handle:?}"))).expect("a store")
+            };
+            same(&store("with"), &store("without"), &all, handle).expect("in one file");
+            let store = |name: &str| {
+                sharded(&dir.path().join(format!("{name} shards {handle:?}"))).expect("a store")
+            };
+            same(&store("with"), &store("without"), &all, handle).expect("in two files");
+            same(&Store::in_memory(), &Store::in_memory(), &all, handle).expect("in memory");
+        }
     }
 }
 
@@ -311,7 +351,7 @@ fn rows_on_a_server_have_the_entries_of_their_struct() -> TestResult {
     let tree = proptest::collection::vec(operation(), 60..80).new_tree(&mut runner);
     let tree = tree.map_err(|reason| reason.to_string())?;
     let all = proptest::strategy::ValueTree::current(&tree);
-    same(&with.open()?, &without.open()?, &all)
+    same(&with.open()?, &without.open()?, &all, Handle::Mixed)
 }
 
 #[test]
@@ -324,6 +364,7 @@ fn values_of_other_kinds_are_refused_with_the_table_and_the_field() -> TestResul
             items.insert(txn, &seed)?;
             items.insert(txn, &other)
         })?;
+        while items.drain(&store, u64::MAX)?.left > 0 {}
     }
     let items = store.table("items")?;
     let before: Vec<_> = items.rows(&store.read()?).collect::<Result<_, _>>()?;
@@ -428,6 +469,7 @@ macro_rules! refused {
 }
 
 #[test]
+#[allow(clippy::items_after_statements, reason = "a struct stands beside its case")]
 #[allow(clippy::too_many_lines, reason = "one case after another")]
 fn what_only_the_struct_computes_is_refused_with_its_name() -> TestResult {
     #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, IndexKey)]
@@ -530,6 +572,40 @@ fn what_only_the_struct_computes_is_refused_with_its_name() -> TestResult {
         refused!(FilteredRepository, Filtered { id: 1, name: "Anna".into() }, "filtered"),
         message("filtered", "index `long` has the filter `is_long`, a method of the struct")
     );
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "totals")]
+    #[aggregate(sum = [value])]
+    struct Totals {
+        #[primary_key]
+        id: u8,
+        value: i64,
+    }
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "later")]
+    #[index(value, consistency = "eventual")]
+    struct NegatedLater {
+        #[primary_key]
+        id: u8,
+        #[serde(with = "negated")]
+        value: i64,
+    }
+    let totals = refused!(TotalsRepository, Totals { id: 1, value: 7 }, "totals");
+    assert!(totals.contains("has totals that can't be compared with rows"), "{totals}");
+    let later = refused!(NegatedLaterRepository, NegatedLater { id: 1, value: 7 }, "later");
+    assert!(
+        later.contains("the queue of index `value` has the entries of all sampled rows"),
+        "{later}"
+    );
+    let store = Store::in_memory();
+    {
+        let repository = NegatedLaterRepository::open(&store)?;
+        store.transaction(|txn| repository.insert(txn, &NegatedLater { id: 1, value: 7 }))?;
+        while repository.drain(&store, u64::MAX)?.left > 0 {}
+    }
+    let table = store.table("later")?;
+    let later = store.transaction(|txn| table.delete(txn, json!(1))).expect_err("refused");
+    let later = later.to_string();
+    assert!(later.contains("its index `value` has other keys than those"), "{later}");
     let negated = refused!(NegatedRepository, Negated { id: 1, value: 7 }, "negated");
     assert!(
         negated.contains("its index `value` has other keys than those of the recorded types"),
@@ -581,6 +657,7 @@ fn a_table_without_recorded_rows_and_one_with_a_reference_are_refused() -> TestR
         message.contains("its reference `customer` to `customers` needs the struct"),
         "{message}"
     );
+    let table = store.table("customers")?;
     // A row to which another may refer is replaced, and not deleted.
     store.transaction(|txn| table.insert(txn, &json!({ "id": 2 })))?;
     store.transaction(|txn| table.put(txn, &json!({ "id": 1 })))?;
@@ -598,7 +675,7 @@ fn a_table_without_recorded_rows_and_one_with_a_reference_are_refused() -> TestR
 }
 
 #[test]
-fn a_stored_row_of_an_earlier_release_is_not_replaced() -> TestResult {
+fn a_row_of_an_earlier_release_is_replaced_after_the_build_of_its_index() -> TestResult {
     #[derive(Serialize, Deserialize, IndexTable)]
     #[table(name = "notes", repository = Before)]
     struct Note {
@@ -627,17 +704,8 @@ fn a_stored_row_of_an_earlier_release_is_not_replaced() -> TestResult {
     store.transaction(|txn| notes.insert(txn, &Later { id: 0, stars: 5, text: "b".into() }))?;
     drop(notes);
     let (table, row) = (store.table("notes")?, json!({ "id": 7, "stars": 1, "text": "c" }));
-    let written = store.transaction(|txn| table.put(txn, &row));
-    if let Err(refused) = &written {
-        let message = refused.to_string();
-        assert!(
-            message.starts_with(
-                "table `notes`, stored row 7: its keys are not known without the struct"
-            ),
-            "{message}"
-        );
-        assert!(message.contains("`stars`") && message.contains("`upgrade`"), "{message}");
-    }
+    // The build of the index has written the rows again.
+    store.transaction(|txn| table.put(txn, &row))?;
     // A row that lacks a field of the newest list is refused.
     let row = json!({ "id": 7000, "text": "c" });
     let refused = store.transaction(|txn| table.insert(txn, &row)).expect_err("refused");
@@ -675,17 +743,28 @@ fn an_open_repository_gets_the_changes_and_counts_the_revision() -> TestResult {
     Ok(())
 }
 
+/// Opens stores of all kinds in this directory, with the map of a table.
+fn stores(dir: &std::path::Path, table: &str) -> TestResult<Vec<Store>> {
+    let map = || ShardMap::ranges().to("north", ..100_u64).to("south", 100_u64..);
+    let options = || Store::options().shard("north", "north").shard("south", "south");
+    Ok(vec![
+        Store::open(dir.join("one"))?,
+        Store::in_memory(),
+        options().map(table, map()).open(dir.join("shards"))?,
+    ])
+}
+
 #[test]
 fn a_table_that_another_declaration_has_changed_is_not_written() -> TestResult {
     #[derive(Serialize, Deserialize, IndexTable)]
-    #[table(name = "notes", repository = Before)]
+    #[table(name = "notes", repository = Before, shard_by = id, changes)]
     struct Note {
         #[primary_key]
         id: u64,
         text: String,
     }
     #[derive(Serialize, Deserialize, IndexTable)]
-    #[table(name = "notes", repository = After, shard_by = id)]
+    #[table(name = "notes", repository = After, shard_by = id, changes)]
     #[index(text)]
     struct Later {
         #[primary_key]
@@ -693,24 +772,166 @@ fn a_table_that_another_declaration_has_changed_is_not_written() -> TestResult {
         text: String,
     }
     let dir = tempfile::tempdir()?;
-    let store = Store::open(dir.path())?;
-    let notes = Before::open(&store)?;
-    store.transaction(|txn| notes.insert(txn, &Note { id: 1, text: "a".into() }))?;
-    drop(notes);
+    for store in stores(dir.path(), "notes")? {
+        let notes = Before::open(&store)?;
+        notes.changes(&store, "test")?;
+        store.transaction(|txn| notes.insert(txn, &Note { id: 1, text: "a".into() }))?;
+        drop(notes);
+        let table = store.table("notes")?;
+        let row = |id: u64| json!({ "id": id, "text": "b" });
+        store.transaction(|txn| table.insert(txn, &row(2)))?;
+        let notes = After::open(&store)?;
+        store.transaction(|txn| table.insert(txn, &row(3)))?;
+        drop(notes);
+        let refused = |written: index_table::Result<()>| {
+            let refused = written.expect_err("refused");
+            let message = refused.to_string();
+            assert!(matches!(refused, Error::SchemaMismatch { .. }), "{message}");
+            assert!(message.contains("open it again: call `store.table`"), "{message}");
+        };
+        refused(store.transaction(|txn| table.insert(txn, &row(4))));
+        // The other value is still alive.
+        let again = store.table("notes")?;
+        store.transaction(|txn| again.insert(txn, &row(4)))?;
+        // The same declaration writes changes, too, whose places are not known here.
+        let notes = After::open(&store)?;
+        store.transaction(|txn| {
+            (5..=9).try_for_each(|id| notes.insert(txn, &Later { id, text: "c".into() }))
+        })?;
+        drop(notes);
+        refused(store.transaction(|txn| again.insert(txn, &row(10))));
+        let again = store.table("notes")?;
+        store.transaction(|txn| again.insert(txn, &row(10)))?;
+        let notes = After::open(&store)?;
+        assert!(notes.verify(&store.read()?).run()?.is_clean());
+        let ids: BTreeSet<u64> =
+            notes.find_by_text(&store.read()?, "b").keys().collect::<Result<_, _>>()?;
+        assert_eq!(ids, BTreeSet::from([2, 3, 4, 10]));
+        let changed = notes.changes(&store, "test")?.next_batch(100)?;
+        let keys: Vec<_> = changed.iter().map(|change| change.key).collect();
+        assert_eq!(keys, (1..=10).collect::<Vec<u64>>());
+        assert!(changed.windows(2).all(|pair| pair[0].number < pair[1].number));
+    }
+    // A store with one data file grows.
+    let store = Store::open(dir.path().join("one"))?;
     let table = store.table("notes")?;
-    let row = |id: u64| json!({ "id": id, "text": "b" });
-    store.transaction(|txn| table.insert(txn, &row(2)))?;
-    let notes = After::open(&store)?;
-    store.transaction(|txn| table.insert(txn, &row(3)))?;
-    drop(notes);
-    let refused = store.transaction(|txn| table.insert(txn, &row(4))).expect_err("refused");
+    store.transaction(|txn| table.put(txn, &json!({ "id": 10, "text": "d" })))?;
+    store.add_shard("south", "south")?;
+    let row = json!({ "id": 11, "text": "d" });
+    let refused = store.transaction(|txn| table.insert(txn, &row)).expect_err("refused");
     assert!(matches!(refused, Error::SchemaMismatch { .. }), "{refused}");
     let again = store.table("notes")?;
-    store.transaction(|txn| again.insert(txn, &row(4)))?;
+    store.transaction(|txn| again.insert(txn, &row))?;
+    assert!(After::open(&store)?.verify(&store.read()?).run()?.is_clean());
+    Ok(())
+}
+
+#[test]
+fn a_row_of_another_version_than_the_newest_list_is_not_written() -> TestResult {
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", repository = First, shard_by = id)]
+    struct NoteV1 {
+        #[primary_key]
+        id: u64,
+        text: String,
+    }
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", repository = Second, version = 2, previous = NoteV1, shard_by = id)]
+    struct NoteV2 {
+        #[primary_key]
+        id: u64,
+        words: u32,
+    }
+    impl From<NoteV1> for NoteV2 {
+        fn from(note: NoteV1) -> Self {
+            Self { id: note.id, words: note.text.split(' ').count().try_into().unwrap_or(0) }
+        }
+    }
+    let dir = tempfile::tempdir()?;
+    for store in stores(dir.path(), "notes")? {
+        let notes = First::open(&store)?;
+        store.transaction(|txn| notes.insert(txn, &NoteV1 { id: 1, text: "a b".into() }))?;
+        drop(notes);
+        drop(Second::open(&store)?);
+        let (table, row) = (store.table("notes")?, json!({ "id": 2, "text": "c" }));
+        let refused = store.transaction(|txn| table.insert(txn, &row)).expect_err("refused");
+        assert!(matches!(refused, Error::NotOffered { .. }), "{refused}");
+        let notes = Second::open(&store)?;
+        store.transaction(|txn| notes.insert(txn, &NoteV2 { id: 3, words: 3 }))?;
+        drop(notes);
+        let (table, row) = (store.table("notes")?, json!({ "id": 4, "words": 4 }));
+        store.transaction(|txn| table.insert(txn, &row))?;
+        // The stored row of the first version is not replaced.
+        let row = json!({ "id": 1, "words": 9 });
+        let refused = store.transaction(|txn| table.put(txn, &row)).expect_err("refused");
+        assert!(matches!(refused, Error::NotOffered { .. }), "{refused}");
+        let message = refused.to_string();
+        assert!(message.contains("the keys of the stored row are not known"), "{message}");
+        assert!(message.contains("version 1") && message.contains("`upgrade`"), "{message}");
+        let deleted = store.transaction(|txn| table.delete(txn, json!(1))).expect_err("refused");
+        assert_eq!(deleted.to_string(), message);
+        let notes = Second::open(&store)?;
+        let txn = store.read()?;
+        let words = notes.all(&txn).rows().map(|note| note.map(|note| note.words));
+        assert_eq!(words.collect::<Result<Vec<_>, _>>()?, [2, 3, 4]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_list_without_a_declared_field_is_not_written() -> TestResult {
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", repository = Before)]
+    struct Note {
+        #[primary_key]
+        id: u64,
+        text: String,
+        #[serde(skip)]
+        seen: bool,
+    }
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", repository = After)]
+    struct Later {
+        #[primary_key]
+        id: u64,
+        text: String,
+        stars: u8,
+    }
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", repository = WithDefault)]
+    struct Starred {
+        #[primary_key]
+        id: u64,
+        text: String,
+        #[serde(default)]
+        stars: u8,
+    }
+    let row = |id: u64| json!({ "id": id, "text": "a" });
+    let store = Store::in_memory();
+    let notes = Before::open(&store)?;
+    let note = Note { id: 1, text: "a".into(), seen: true };
+    store.transaction(|txn| notes.insert(txn, &note))?;
+    assert!(note.seen);
+    drop(notes);
+    // A field that serde skips is in no list.
+    let table = store.table("notes")?;
+    store.transaction(|txn| table.insert(txn, &row(2)))?;
+    assert!(store.transaction(|txn| table.delete(txn, json!(1)))?);
+    assert!(store.transaction(|txn| table.delete(txn, json!(2)))?);
+    drop(table);
+    drop(After::open(&store)?);
+    let table = store.table("notes")?;
+    let refused = store.transaction(|txn| table.insert(txn, &row(3))).expect_err("refused");
+    assert!(matches!(refused, Error::NotOffered { .. }), "{refused}");
     let notes = After::open(&store)?;
-    assert!(notes.verify(&store.read()?).run()?.is_clean());
-    let ids: BTreeSet<u64> =
-        notes.find_by_text(&store.read()?, "b").keys().collect::<Result<_, _>>()?;
-    assert_eq!(ids, BTreeSet::from([2, 3, 4]));
+    store.transaction(|txn| notes.insert(txn, &Later { id: 4, text: "a".into(), stars: 4 }))?;
+    drop(notes);
+    let table = store.table("notes")?;
+    let refused = store.transaction(|txn| table.insert(txn, &row(5))).expect_err("refused");
+    assert!(refused.to_string().contains("it lacks the field `stars`"), "{refused}");
+    let notes = WithDefault::open(&store)?;
+    let rows = notes.all(&store.read()?).rows().collect::<Result<Vec<_>, _>>()?;
+    assert_eq!(rows.iter().map(|note| (note.id, note.stars)).collect::<Vec<_>>(), [(4, 4)]);
+    assert_eq!(rows.first().map(|note| note.text.as_str()), Some("a"));
     Ok(())
 }

@@ -99,7 +99,7 @@ fn all_commands_work_on_the_films() {
         .words("VICTIM", &["The General", "1926"])
         .words("OTHER-VICTIM", &["Modern Times", "1936"])
         .word("ROW", "Virginia Cherrill")
-        .line(r#"{"title":"A Film","year":2025}"#);
+        .line(r#"{"title":"A Film","year":2025,"cast":[],"genres":[]}"#);
     run("the films", &films, on_a_plain_store);
 }
 

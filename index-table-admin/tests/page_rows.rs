@@ -217,7 +217,7 @@ async fn keys_are_not_rows() {
     assert_eq!(get(&router, "/export/customers?form=csv").await.0, StatusCode::NOT_FOUND);
     let (_, page) = get(&router, "/row/customers?key=0x0000000000000002").await;
     assert!(!page.contains("example.com") && page.contains("Fields of list 0"), "{page}");
-    // Rows of another type with the name of the table are not those of the program.
+    // A type with the same table name, and other fields, does not show the rows.
     let router = index_table_admin::router_with_rows::<(support::other::Customer,)>(&store);
     let status = respond(&router, "/export/customers?form=jsonl").await;
     assert!(to_bytes(status.into_body(), 1 << 20).await.is_err(), "no rows");

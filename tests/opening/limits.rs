@@ -145,3 +145,15 @@ fn impossible_options_are_refused_by_open() -> TestResult {
     Store::options().max_readers(1 << 20).max_databases(1 << 16).open(&path)?;
     Ok(())
 }
+
+#[test]
+fn a_file_is_not_a_directory() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("shop.db");
+    std::fs::write(&path, "")?;
+    for options in [Store::options(), Store::options().read_only(true)] {
+        let error = options.open(&path).map(drop).expect_err("a file").to_string();
+        assert!(error.contains("it is a file, not a directory"), "{error}");
+    }
+    Ok(())
+}

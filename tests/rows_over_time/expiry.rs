@@ -221,6 +221,56 @@ fn referenced_rows_stay_and_the_others_are_deleted() -> Result<()> {
     Ok(())
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(expires = ends)]
+struct Lobby {
+    #[primary_key]
+    id: u32,
+    ends: SystemTime,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(lobby)]
+struct Seat {
+    #[primary_key]
+    id: u32,
+    #[references(Lobby, on_delete = "cascade")]
+    lobby: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(seat)]
+struct Ticket {
+    #[primary_key]
+    id: u32,
+    #[references(Seat)]
+    seat: u32,
+}
+
+#[test]
+fn a_refused_cascade_stops_no_other_row() -> Result<()> {
+    for store in plain_engines()? {
+        let (lobbies, seats) = (LobbyRepository::open(&store)?, SeatRepository::open(&store)?);
+        let tickets = TicketRepository::open(&store)?;
+        store.transaction(|txn| {
+            for id in 0..40_u32 {
+                lobbies.insert(txn, &Lobby { id, ends: at(id.into()) })?;
+                seats.insert(txn, &Seat { id, lobby: id })?;
+            }
+            tickets.insert(txn, &Ticket { id: 1, seat: 7 })?;
+            tickets.insert(txn, &Ticket { id: 2, seat: 21 })
+        })?;
+        let expired = lobbies.expire_report(&store, at(100), 1000)?;
+        assert_eq!((expired.deleted, expired.refused), (38, 2));
+        assert!(matches!(&expired.refusal, Some(Error::Referenced { key, .. }) if key == "7"));
+        let txn = store.read()?;
+        assert_eq!(lobbies.all(&txn).keys().collect::<Result<Vec<_>>>()?, [7, 21]);
+        assert_eq!(seats.all(&txn).keys().collect::<Result<Vec<_>>>()?, [7, 21]);
+        assert!(seats.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}
+
 #[test]
 fn referenced_rows_are_not_archived() -> Result<()> {
     let store = Store::in_memory();

@@ -1,10 +1,8 @@
 //! The differences between the rows of two stores.
 
 use std::{
-    fs::{self, File},
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
-    process,
 };
 
 use clap::Args;
@@ -14,13 +12,13 @@ use index_table::__private::admin::{
 use serde_json::{Map, Value, json};
 
 use super::{
-    copies::{Moment, is_archive, remove_partial},
+    copies::{Moment, is_archive},
     keys,
+    restored::{Copies, Copy},
 };
 use crate::{
     cli::unless_closed,
     failure::{Code, Failure},
-    interrupt::on_ctrl_c,
     names::unknown,
     open::Opened,
     output::Output,
@@ -71,11 +69,9 @@ impl Diff {
                 "neither A nor B is an archive; leave out `--until`, `--until-commit` and `--until-end`",
             ));
         }
-        if archives > 0 {
-            remove_left(&self.temp());
-            self.clean_on_ctrl_c(out);
-        }
-        let (first, second) = (self.open(out, &self.first, 0)?, self.open(out, &self.second, 1)?);
+        let copies = (archives > 0).then(|| Copies::begin(out, self.temp.as_deref()));
+        let open = |place, number| self.open(out, place, (copies.as_ref(), number));
+        let (first, second) = (open(&self.first, 0)?, open(&self.second, 1)?);
         let (tables, others) = (first.opened.recorded(out)?, second.opened.recorded(out)?);
         let names = self.names(&tables, &others)?;
         let txns = (first.opened.store.read()?, second.opened.store.read()?);
@@ -152,37 +148,22 @@ impl Diff {
         Ok(names)
     }
 
-    /// After Ctrl-C, removes the restored archives, complete or not.
-    fn clean_on_ctrl_c(&self, out: &Output) {
-        let copies = [0, 1].map(|number| self.copy_of(number));
-        on_ctrl_c(out, "the restored archive was removed; run the command again", move || {
-            for copy in copies {
-                remove(&copy);
-                let _ = fs::remove_file(lock_of(&copy));
-            }
-        });
-    }
-
-    /// Returns the directory in which the first or the second archive is restored.
-    fn copy_of(&self, number: usize) -> PathBuf {
-        self.temp().join(format!("{NAME}{}-{number}", process::id()))
-    }
-
-    fn temp(&self) -> PathBuf {
-        self.temp.clone().unwrap_or_else(std::env::temp_dir)
-    }
-
     /// Opens the first or the second store, or an archive in a copy.
-    fn open(&self, out: &Output, place: &Path, number: usize) -> Result<Compared, Failure> {
-        if !is_archive(place) {
+    fn open(
+        &self,
+        out: &Output,
+        place: &Path,
+        (copies, number): (Option<&Copies>, usize),
+    ) -> Result<Compared, Failure> {
+        let Some(copies) = copies.filter(|_| is_archive(place)) else {
             let opened = Opened::to_read(out, place)?;
             let missing = opened.missing_shards();
             if !missing.is_empty() {
                 return Err(Failure::new(Code::Unavailable, missing.join("; ")));
             }
             return Ok(Compared { opened, _copy: None });
-        }
-        let copy = Copy::new(self.copy_of(number))?;
+        };
+        let copy = copies.reserve(number)?;
         self.moment.restore(place, &copy.place)?;
         Ok(Compared { opened: Opened::to_read(out, &copy.place)?, _copy: Some(copy) })
     }
@@ -192,62 +173,6 @@ impl Diff {
 struct Compared {
     opened: Opened,
     _copy: Option<Copy>,
-}
-
-/// The start of the names of restored archives.
-const NAME: &str = "index-table-diff-";
-
-/// A restored archive, which is removed. While this process runs, it holds the lock of a file beside it.
-struct Copy {
-    place: PathBuf,
-    _lock: File,
-}
-
-impl Copy {
-    fn new(place: PathBuf) -> Result<Self, Failure> {
-        let lock = lock_of(&place);
-        let failed = |error: io::Error| {
-            Failure::other(format!("`{}` can't be created and locked: {error}", lock.display()))
-        };
-        let file = File::create_new(&lock).map_err(failed)?;
-        file.lock().map_err(failed)?;
-        // Another comparison can have taken it for a file that is left.
-        fs::metadata(&lock).map_err(failed)?;
-        Ok(Self { place, _lock: file })
-    }
-}
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        // The directory of temporary files may be cleaned by the system.
-        let _ = fs::remove_dir_all(&self.place);
-        let _ = fs::remove_file(lock_of(&self.place));
-    }
-}
-
-fn lock_of(copy: &Path) -> PathBuf {
-    copy.with_extension("lock")
-}
-
-/// Removes the restored archives of comparisons that were killed: those whose lock no process holds.
-fn remove_left(temp: &Path) {
-    for entry in fs::read_dir(temp).into_iter().flatten().flatten() {
-        let (name, path) = (entry.file_name(), entry.path());
-        let is_lock = name.to_string_lossy().starts_with(NAME)
-            && path.extension().is_some_and(|it| it == "lock")
-            && entry.file_type().is_ok_and(|it| it.is_file());
-        let is_left = |file: &File| file.try_lock().is_ok();
-        if is_lock && let Some(_lock) = File::open(&path).ok().filter(is_left) {
-            remove(&path.with_extension(""));
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-/// Removes a restored archive, complete or not.
-fn remove(copy: &Path) {
-    remove_partial(copy);
-    let _ = fs::remove_dir_all(copy);
 }
 
 impl Counts {

@@ -8,6 +8,7 @@ pub(crate) mod keys;
 pub(crate) mod moving;
 pub(crate) mod overview;
 pub(crate) mod readers;
+mod restored;
 pub(crate) mod rows;
 pub(crate) mod salvage;
 pub(crate) mod schema;

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    process,
     time::SystemTime,
 };
 
@@ -18,11 +17,10 @@ use index_table::{
 };
 use serde_json::{Value, json};
 
-use super::copies::{remove_partial, time};
+use super::{copies::time, restored::Copies};
 use crate::{
     cli::Dir,
     failure::Failure,
-    interrupt::on_ctrl_c,
     names::unknown,
     open::{self, Opened},
     output::{Output, bytes},
@@ -231,17 +229,12 @@ impl Past<'_> {
         since: SystemTime,
         temp: Option<&Path>,
     ) -> Result<PastCounts, Failure> {
-        let temp = temp.map_or_else(std::env::temp_dir, Path::to_owned);
-        let copy = temp.join(format!("index-table-whatif-{}", process::id()));
-        let removed = copy.clone();
-        on_ctrl_c(out, "the restored copy was removed; run the command again", move || {
-            remove_partial(&removed);
-        });
+        let copy = Copies::begin(out, temp).reserve(0)?;
         let (mut counts, mut failure) = (PastCounts::default(), None);
         let (mut commit, mut entries, mut shard_key, mut crosses) = (None, 0, None, false);
         let bar = Bar::new();
         let restore = Store::restore_archive(archive).progress(|at| bar.show(at));
-        let read = restore.rows_since(&copy, self.table.name(), since, &mut |row| {
+        let read = restore.rows_since(&copy.place, self.table.name(), since, &mut |row| {
             if commit.replace(row.commit) != Some(row.commit) {
                 counts.commits += 1;
                 (entries, shard_key, crosses) = (0, None, false);
@@ -251,9 +244,10 @@ impl Past<'_> {
             let Ok([old, new]) = keys else {
                 return Err(Error::NotOffered { what: "the key of a row in the archive" });
             };
-            entries += self.written(row, [&old, &new]);
+            let written = self.written(row, [&old, &new]);
+            entries += written;
+            counts.entries += written;
             counts.most = counts.most.max(entries);
-            counts.entries += self.written(row, [&old, &new]);
             for key in old.into_iter().chain(new) {
                 let first = shard_key.get_or_insert_with(|| key.clone());
                 if *first != key && !crosses {

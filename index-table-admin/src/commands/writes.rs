@@ -101,13 +101,9 @@ impl Row {
 pub(super) fn refused(error: Error) -> Failure {
     match &error {
         Error::InvalidJson { .. } => Failure::arguments(error.to_string()),
-        Error::NotOffered { what } => Failure::other(format!("{what}: {TYPES}")),
         _ => error.into(),
     }
 }
-
-/// The way out.
-const TYPES: &str = "the command of a program with your types writes all tables";
 
 fn file(path: &Path) -> Result<File, Failure> {
     File::open(path).map_err(|error| super::upkeep::unreadable(path, &error))
@@ -220,7 +216,7 @@ impl PlainLoad<'_> {
     }
 }
 
-/// Reads the lines of the next batch.
+/// Reads the lines of the next batch. Without rows, it is the end.
 fn read(lines: &mut dyn BufRead, at: &mut u64) -> Result<Batch, String> {
     let (mut batch, mut line) = (Batch::default(), String::new());
     while batch.rows.len() < ROWS && batch.bytes < BYTES {
@@ -234,8 +230,9 @@ fn read(lines: &mut dyn BufRead, at: &mut u64) -> Result<Batch, String> {
         if !line.trim().is_empty() {
             let row = serde_json::from_str(&line).map_err(|error| failed(&error))?;
             batch.rows.push((*at + 1, row));
+            // Empty lines are skipped.
+            batch.bytes += len;
         }
-        batch.bytes += len;
         *at += 1;
     }
     Ok(batch)

@@ -27,7 +27,7 @@ const TIME: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(15);
 const FRESH: Duration = Duration::from_mins(1);
 
-/// The number of rows, their bytes, and the versions of some of them, of each list.
+/// For each list, the rows, their bytes, and some of their versions.
 pub(super) struct Counted {
     lists: BTreeMap<u32, (u64, u64, Vec<u32>)>,
     rows: u64,

@@ -1,4 +1,4 @@
-//! A page of the rows of a table or of an index, with their fields as columns, and with filters.
+//! The rows that a table or an index has, in pages, with their fields as columns, and with filters.
 
 use std::time::Instant;
 

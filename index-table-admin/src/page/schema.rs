@@ -15,7 +15,7 @@ use crate::{
     value,
 };
 
-/// The maximum number of tables in the picture, and of fields of each.
+/// The maximum numbers of tables in the picture, and of a table's fields.
 const TABLES: usize = 60;
 const FIELDS: usize = 12;
 

@@ -99,6 +99,8 @@ ranks! {
     Rollout,
     /// The jobs of the background threads. A thread holds it for a moment, or to start a thread.
     Background,
-    /// A value that is used for a moment. No other lock is taken meanwhile.
+    /// A value that is used for a moment. No other lock is taken meanwhile, except for `Texts`.
     Leaf,
+    /// The texts that are kept as long as the process lives.
+    Texts,
 }

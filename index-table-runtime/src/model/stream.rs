@@ -29,7 +29,8 @@ pub struct ChangeStream {
 }
 
 impl ChangeStream {
-    /// The stream of a table whose declaration is only known from the catalog. It is not written.
+    /// The stream of a table whose declaration is only known from the catalog, which has no limits: writes without the struct keep
+    /// all changes. The next writes with the struct remove the old ones.
     pub(crate) const RECORDED: Self =
         Self { keep: u64::MAX, bytes: u64::MAX, until_consumed: false };
 

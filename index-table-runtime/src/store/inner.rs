@@ -85,6 +85,8 @@ struct Opened {
     table: Weak<OpenTable>,
     /// See [`OpenTable::since`].
     since: u64,
+    /// [`Inner::opened`] when its struct was last opened. Tables without their structs that were opened before are no longer written.
+    with_struct: u64,
 }
 
 /// The result of opening a table.
@@ -201,6 +203,11 @@ impl Inner {
         if let Some(used) = self.used(rows)? {
             return Ok(used);
         }
+        if rows.has_rows() {
+            // Before the first shard is opened, since writers of other shards can run.
+            let new = || Opened { table: Weak::new(), since: 0, with_struct: 0 };
+            self.tables().entry(schema.name).or_insert_with(new).with_struct = self.opened();
+        }
         let (tables, declared) = open(&self.engines)?;
         let Declared { record, declaration, lacking, client, readable, .. } = declared;
         let (renewed, last_change, kept) = (declared.renewed, declared.last_change, declared.kept);
@@ -263,8 +270,10 @@ impl Inner {
             self.recorded.lock().push(Arc::downgrade(&table));
             return Ok(table);
         }
-        let opened = Opened { table: Arc::downgrade(&table), since };
-        self.tables().insert(schema.name, opened);
+        let (own, mut tables) = (Arc::downgrade(&table), self.tables());
+        let with_struct = tables.get(schema.name).map_or(0, |before| before.with_struct);
+        tables.insert(schema.name, Opened { table: own, since, with_struct });
+        drop(tables);
         Ok(table)
     }
 
@@ -292,14 +301,8 @@ impl Inner {
         // It is not dropped while the tables are locked.
         let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
         let Some(used) = used else {
-            let is_sharded = self.engines.several().is_some();
-            // Since it was opened, the store may have grown, and keys may have moved to further shards.
-            let is_current = |own: &Arc<OpenTable>| match own.tables.several() {
-                Some(tables) => tables.are_complete(),
-                None => !is_sharded,
-            };
             let is_same = |own: &Arc<OpenTable>| {
-                own.store == self.id && ptr::eq(own.schema, rows.schema) && is_current(own)
+                own.store == self.id && ptr::eq(own.schema, rows.schema) && self.is_current(own)
             };
             return Ok(self.recorded().into_iter().find(|own| self.is_apart(rows) && is_same(own)));
         };
@@ -319,6 +322,17 @@ impl Inner {
             way_out: "declare one of the two with another `#[table(name = …)]`, or drop the \
                       other's repositories first",
         })
+    }
+
+    /// Whether a table that was opened without its struct can be written: since then, its struct was not opened, the store has not
+    /// grown, and no keys have moved to further shards. A repository may have changed the record, and has its own places of changes.
+    pub(crate) fn is_current(&self, table: &OpenTable) -> bool {
+        let opened = self.tables().get(table.schema.name).map_or(0, |opened| opened.with_struct);
+        let is_in_place = match table.tables.several() {
+            Some(tables) => tables.are_complete(),
+            None => self.engines.several().is_none(),
+        };
+        is_in_place && table.opened > opened
     }
 
     /// Returns the table with these counters; `None` if it belongs to another store, or no repository of it

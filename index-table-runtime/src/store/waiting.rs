@@ -6,7 +6,7 @@ use crate::{
     engine::WhenFull,
     model::error::Result,
     store::{OpenTable, Store},
-    write::queue::{IndexToken, QueueState, is_applied, queues_of, reader_if_present},
+    write::queue::{IndexToken, QueueState, Signals, is_applied, queues_of, reader_if_present},
 };
 
 /// The interval for checking whether another process has written or applied messages.
@@ -29,7 +29,7 @@ pub(crate) fn wait_for(
     if queues.is_empty() {
         return Ok(true);
     }
-    until(store, timeout, || {
+    applied(store, timeout, || {
         let txn = store.read()?;
         let reader = txn.reader(table)?;
         for (shard, number) in &queues {
@@ -54,23 +54,9 @@ pub(crate) fn wait_for_commit(
     done: impl Fn() -> Result<bool>,
 ) -> Result<bool> {
     store.inner.engines.refuse_forked()?;
-    let (begun, commits) = (Instant::now(), &store.inner.commits_seen);
+    let commits = &store.inner.commits_seen;
     let poll = if store.inner.engines.has_other_writers() { SERVER_POLL } else { POLL };
-    commits.awaited(|| {
-        loop {
-            let events = commits.events();
-            if done()? {
-                return Ok(true);
-            }
-            // The commits of others would wait for this thread.
-            store.inner.refuse_nested_write()?;
-            let left = timeout.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                return Ok(false);
-            }
-            commits.wait_for_event(events, left.min(poll));
-        }
-    })
+    commits.awaited(|| until(store, (commits, poll), timeout, || (), done))
 }
 
 /// The start of a closure's wait for room in a queue.
@@ -93,7 +79,7 @@ impl Waiting {
         };
         let WhenFull::Wait(most) = table.limit.when_full else { return Ok(false) };
         let since = *self.since.get_or_insert_with(Instant::now);
-        until(store, most.saturating_sub(since.elapsed()), || {
+        applied(store, most.saturating_sub(since.elapsed()), || {
             let txn = store.read()?;
             let reader = txn.reader(&table)?;
             for shard in queues_of(&table.tables) {
@@ -108,21 +94,34 @@ impl Waiting {
     }
 }
 
-fn until(store: &Store, timeout: Duration, done: impl Fn() -> Result<bool>) -> Result<bool> {
-    let signals = &store.inner.signals;
+/// Waits until `done` returns true, which depends on applied messages. The workers don't wait for more of them.
+fn applied(store: &Store, timeout: Duration, done: impl Fn() -> Result<bool>) -> Result<bool> {
+    let signals = &*store.inner.signals;
+    until(store, (signals, POLL), timeout, || signals.hurry(), done)
+}
+
+/// Calls `done` after each signal and each poll interval, until it returns true. Returns false after the timeout. `wait` is called
+/// before each wait.
+fn until(
+    store: &Store,
+    (signals, poll): (&Signals, Duration),
+    timeout: Duration,
+    wait: impl Fn(),
+    done: impl Fn() -> Result<bool>,
+) -> Result<bool> {
     let begun = Instant::now();
     loop {
         let events = signals.events();
         if done()? {
             return Ok(true);
         }
-        // A worker could not make room while this thread has the turn to write.
+        // While this thread has the turn to write, no other thread and no worker could commit.
         store.inner.refuse_nested_write()?;
         let left = timeout.saturating_sub(begun.elapsed());
         if left.is_zero() {
             return Ok(false);
         }
-        signals.hurry();
-        signals.wait_for_event(events, left.min(POLL));
+        wait();
+        signals.wait_for_event(events, left.min(poll));
     }
 }

@@ -8,7 +8,7 @@
 //! A row that can't be deleted is *refused*: another row refers to it, it can't be read, or rows that are deleted with it are in
 //! a shard that is not available. It stays, and the rows after it are deleted. The rows of the available shards only are read.
 //! A refused row keeps its entry at the start of the range, so a [`Pass`] continues after the last row that it has read. The
-//! worker begins a table anew after [`RETRY`].
+//! worker reads a table from its first expired row again after [`RETRY`].
 
 use std::{
     collections::HashMap,
@@ -81,7 +81,7 @@ pub(crate) struct Pass {
     /// The entry of the last row that was read.
     position: Option<Position>,
     pace: Pace,
-    /// The number of rows in the next transactions that have a transaction of their own, because one of them was refused.
+    /// The number of next rows that get a transaction each, because one of them was refused.
     alone: usize,
 }
 

@@ -117,7 +117,7 @@ pub(super) fn open_in_all(
     rows: &TableRows,
     (main_table, online): (Option<&Arc<OpenTable>>, bool),
 ) -> Result<(Tables, Declared)> {
-    // Without its struct, the table is only read.
+    // Without its struct, the table is opened as it is. Rows without a type are not written to a table with copies in each shard.
     let is_read = shards.is_read_only() || !rows.has_rows();
     shards.add_first_maps(rows.schema, rows.distribution)?;
     let former = &|index: &str| renaming::former_of_global(shards, rows, index);

@@ -26,13 +26,13 @@ use super::{
     journal::recorder::Recorder,
     named::Named,
     names::{CATALOG, Database, FILE, LIST_COPIES},
-    pages,
+    pages::{self, Fault},
     renamed::stored,
 };
 use crate::{
     engine::CommitFailure,
     model::{
-        error::Result,
+        error::{Error, Result},
         lists::{Contradicted, LISTS, Lists, Registry, Unusable, choose, decode},
         schema::renamed_to,
     },
@@ -94,7 +94,7 @@ impl Engine {
         recorder: &mut Recorder,
         catalog: Option<Database<'_>>,
     ) -> Result<Option<Named<'e>>> {
-        if !self.has_readable_copies(txn) {
+        if !self.has_readable_copies(txn)? {
             return Ok(None);
         }
         let failed = |error| self.error(error);
@@ -116,19 +116,25 @@ impl Engine {
     /// open.
     ///
     /// Cost: reads of the names of all databases in the file, and of these pages.
-    pub(super) fn has_readable_copies(&self, txn: &RwTxn<'_>) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file can't be read.
+    pub(super) fn has_readable_copies(&self, txn: &RwTxn<'_>) -> Result<bool> {
         if self.has_damaged_copies() {
-            return false;
+            return Ok(false);
         }
-        let before = (txn.id() as u64).saturating_sub(1);
-        let Ok(damage) = pages::look_at_copies(&self.path.join(FILE), before, LIST_COPIES) else {
+        let (file, before) = (self.path.join(FILE), (txn.id() as u64).saturating_sub(1));
+        match pages::look_at_copies(&file, before, LIST_COPIES) {
+            Ok(None) => Ok(true),
+            Ok(Some(damage)) => {
+                self.note_damaged_copies(&damage);
+                Ok(false)
+            }
             // The next commit tries it again.
-            return false;
-        };
-        if let Some(damage) = &damage {
-            self.note_damaged_copies(damage);
+            Err(Fault::Damaged(_)) => Ok(false),
+            Err(Fault::Io(source)) => Err(Error::io(&file, source)),
         }
-        damage.is_none()
     }
 
     /// Uses the file without the second copies from now on.
@@ -147,7 +153,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The errors of LMDB. [`Error::Corrupt`](crate::Error::Corrupt) if the file has lost both copies of a record, because later
+    /// The errors of LMDB. [`Error::Corrupt`] if the file has lost both copies of a record, because later
     /// lists may have been in them. [`CommitFailure::Conflict`] if another process has recorded other lists of a table: rows of the
     /// transaction can be of lists that nobody records. Not with `opened`, because such a transaction has read them.
     #[inline]
@@ -174,7 +180,8 @@ impl Engine {
         opened: Option<ListPlaces<'_>>,
         recorder: &mut Recorder,
     ) -> Result<Kept, CommitFailure> {
-        let copies = if self.has_readable_copies(txn) { self.copies.get().copied() } else { None };
+        let is_readable = self.has_readable_copies(txn).map_err(CommitFailure::Failed)?;
+        let copies = if is_readable { self.copies.get().copied() } else { None };
         let own = self.catalog.get().map(|catalog| ListPlaces { catalog: *catalog, copies });
         let Some(places) = opened.or(own) else { return Ok(Kept::default()) };
         let mut kept = Kept { generation, records: Vec::new() };
@@ -239,7 +246,7 @@ impl Engine {
                 continue;
             };
             let is_damaged = before.as_ref().is_some_and(|before| decode(before).is_none());
-            if is_damaged && !self.has_intact_pages(txn, name) {
+            if is_damaged && !self.has_intact_pages(txn, name).map_err(CommitFailure::Failed)? {
                 continue;
             }
             let put = database.put(txn, key.as_bytes(), &record);
@@ -250,9 +257,13 @@ impl Engine {
     }
 
     /// Whether the pages of a database are intact, in the state before the transaction.
-    pub(super) fn has_intact_pages(&self, txn: &RwTxn<'_>, database: &str) -> bool {
-        let before = (txn.id() as u64).saturating_sub(1);
-        pages::is_intact(&self.path.join(FILE), before, database)
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file can't be read.
+    pub(super) fn has_intact_pages(&self, txn: &RwTxn<'_>, database: &str) -> Result<bool> {
+        let (file, before) = (self.path.join(FILE), (txn.id() as u64).saturating_sub(1));
+        pages::is_intact(&file, before, database).map_err(|source| Error::io(&file, source))
     }
 
     fn keep_failed(&self, error: heed::Error) -> CommitFailure {

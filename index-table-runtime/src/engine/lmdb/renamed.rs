@@ -171,7 +171,7 @@ impl Engine {
                 move_sequences(&sequences, txn, recorder, (from, to)).map_err(failed)?;
             }
         }
-        if self.has_intact_pages(txn, LIST_COPIES)
+        if self.has_intact_pages(txn, LIST_COPIES)?
             && let Some(copies) = self.open_copies(opener, txn).map_err(failed)?
         {
             let copies = Named::new(copies, LIST_COPIES);

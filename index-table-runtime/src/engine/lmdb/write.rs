@@ -314,7 +314,7 @@ impl Write for Writer<'_, '_> {
     fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
         let Self { engine, txn, tables, scratch, .. } = self;
         let Some(Small { database, .. }) = tables.small(space) else { return Ok(()) };
-        if space == Space::ListCopies && !engine.has_intact_pages(txn, LIST_COPIES) {
+        if space == Space::ListCopies && !engine.has_intact_pages(txn, LIST_COPIES)? {
             return Ok(());
         }
         let put = database.put(txn, &mut scratch.recorder, &tables.small_key(space, key), record);
@@ -324,7 +324,7 @@ impl Write for Writer<'_, '_> {
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
         let Self { engine, txn, tables, scratch, .. } = self;
         let Some(Small { database, .. }) = tables.small(space) else { return Ok(()) };
-        if space == Space::ListCopies && !engine.has_intact_pages(txn, LIST_COPIES) {
+        if space == Space::ListCopies && !engine.has_intact_pages(txn, LIST_COPIES)? {
             return Ok(());
         }
         let removed = database.delete(txn, &mut scratch.recorder, &tables.small_key(space, key));

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{Key, KeyShape};
-use crate::locks::{Mutex, OfProcess};
+use crate::locks::{Mutex, OfProcess, rank};
 
-static TEXTS: OfProcess<Mutex<BTreeSet<&'static str>>> = OfProcess::new(Mutex::default);
+static TEXTS: OfProcess<Mutex<BTreeSet<&'static str>, rank::Texts>> =
+    OfProcess::new(Mutex::default);
 
 /// Returns the shape with this name; `None` if this release has no such shape.
 ///

@@ -2,7 +2,7 @@
 
 use super::{KeyShape, shape_of};
 
-/// Returns the shape of a type of the standard library, or of `Uuid`, as it is spelled; `None` if it is not known.
+/// Returns the shape of `Uuid` or a type in the standard library, as it is spelled; `None` if it is not known.
 pub(crate) fn shape_of_type(declared: &str) -> Option<KeyShape> {
     if let Some(inner) = parameter_of("Option", declared) {
         return shape_of(&format!("option<{}>", shape_of_type(inner)?));

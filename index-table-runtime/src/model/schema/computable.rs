@@ -29,24 +29,11 @@ impl TableSchema {
                 Some(format!("field `{}` of index `{}` {reason}", field.name, index.name))
             })
         });
-        let aggregates = self.aggregates.iter().find_map(|aggregate| {
-            let group = aggregate.key.iter().find_map(|field| {
-                let reason = self.unknown_key(field)?;
-                Some(format!("field `{}` of aggregate `{}` {reason}", field.name, aggregate.name))
-            });
-            group.or_else(|| {
-                let is_unknown = |sum: &&super::SumSchema| {
-                    sum.is_decimal() || !self.declared(sum.name).is_some_and(is_integer)
-                };
-                let sum = aggregate.sums.iter().find(is_unknown)?;
-                let declared = self.declared(sum.name).unwrap_or("not recorded");
-                Some(format!(
-                    "the sum of `{}` in aggregate `{}` needs its type, `{declared}`",
-                    sum.name, aggregate.name
-                ))
-            })
+        // Sums can't be compared with rows, as entries are.
+        let totals = self.aggregates.first().map(|aggregate| {
+            format!("aggregate `{}` has totals that can't be compared with rows", aggregate.name)
         });
-        primary_key.or(indexes).or(aggregates)
+        primary_key.or(indexes).or(totals)
     }
 
     /// Returns the recorded type of a field, by its name in keys.
@@ -80,13 +67,4 @@ impl TableSchema {
 fn element(declared: &str) -> Option<&str> {
     let known = ["Vec", "VecDeque", "BTreeSet", "HashSet", "Option"];
     known.iter().any(|name| parameter_of(name, declared).is_some()).then(|| parameter(declared))?
-}
-
-/// Whether values of a type are integers that are summed as an `i128`, or `None`.
-fn is_integer(declared: &str) -> bool {
-    let mut shape = shape_of_type(declared);
-    while let Some(KeyShape::Option(inner)) = shape {
-        shape = Some(*inner);
-    }
-    matches!(shape, Some(KeyShape::Unsigned(..=8) | KeyShape::Signed(_)))
 }

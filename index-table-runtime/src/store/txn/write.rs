@@ -413,6 +413,12 @@ impl<'s> WriteTxn<'s> {
         self.guard.store().table(name)
     }
 
+    /// See [`Inner::is_current`](crate::store::Inner::is_current).
+    #[cfg(feature = "json")]
+    pub(crate) fn is_current(&self, table: &OpenTable) -> bool {
+        self.guard.store().is_current(table)
+    }
+
     /// Returns the default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         self.read.engine.directory()

@@ -55,7 +55,8 @@ impl Store {
     /// Returns a table without the type of its rows, in any store. Repositories of the table can be open, or opened later.
     ///
     /// If the store's shards change, also when a store with one data file gets its first further shard, or the table gets a further
-    /// index, get the table again. While a repository is in use, the value counts as a repository with the same struct: as long
+    /// index, get the table again. To write it, also get it again after a repository of it was opened and dropped, unless this value
+    /// was returned while a repository was in use. While a repository is in use, the value counts as a repository with the same struct: as long
     /// as it lives, another declaration of the table is refused. The table is not renamed while such a value lives.
     ///
     /// Cost: a look-up if this process has the table in use. Otherwise a read of the catalog, and a few hundred bytes for each

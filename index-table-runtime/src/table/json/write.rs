@@ -16,12 +16,17 @@
 //! Without the struct, the entries are exactly those of the struct because of what is refused:
 //!
 //! - A key with a field whose recorded type is not known: see [`uncomputable`](crate::model::schema::TableSchema::uncomputable).
-//!   `computed`, `filter` and sums of decimals need the struct, too.
+//!   `computed`, `filter` and aggregates need the struct, too.
 //! - A reference, since its checks need the other table as the struct declares it. A row can't be deleted if other tables refer to
 //!   rows of its table, unless the engine knows these references (on a server).
 //! - A stored row of an older version, or of a list without a field of a key: it has a default that only the struct has.
-//! - A function of serde is not recorded (`with`, or `default` with a path). It could give a field another key than its recorded type.
-//!   So before the first write, the entries of up to [`TRIED`] stored rows are compared with the indexes.
+//! - The newest list, if it may be that of an earlier release: its rows would get the version of this one. See [`check_list`].
+//! - A table of a reference, since its copies in other shards are completed by the struct only.
+//!
+//! A function of serde is not recorded (`with`, or `default` with a path). It could give a field another key than its recorded type.
+//! So before the first write, the entries of up to [`TRIED`] stored rows at each end are compared with the indexes, and a table
+//! without such rows is refused. This does not see a function that gives the sampled rows the keys of their types, such as a
+//! `deserialize_with` that changes only some values. Sums can't be compared with rows, so aggregates are refused.
 
 use std::{
     borrow::Borrow,
@@ -29,7 +34,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use index_table_rows::{RecordedForm, RecordedStruct};
+use index_table_rows::{RecordedForm, RecordedStruct, RowList};
 use serde_json::{Map, Value};
 
 use super::{JsonTable, Keys};
@@ -42,11 +47,15 @@ use crate::{
         key::{KeyShape, kept_text, shape_of_type},
         maintain::Image,
         row,
-        schema::{Source, TableRecord, TableSchema},
+        schema::{Source, TableRecord, TableSchema, lacking},
+        shard::Distribution,
     },
     store::{OpenTable, WriteTxn},
     table::{UntypedTable, untyped::Writing},
-    write::rows::{LoadRow, MadeLists},
+    write::{
+        queue::lag_of,
+        rows::{LoadRow, MadeLists},
+    },
 };
 
 /// The number of stored rows at each end of the table whose entries are compared before the first write.
@@ -54,7 +63,10 @@ const TRIED: u64 = 16;
 
 impl JsonTable {
     /// Adds a row in the [exact form](JsonTable), with all fields of the list that was recorded last. A `#[revision]` is not
-    /// recorded: unless the repository is in use in this process, it is stored as it is given; give 1.
+    /// recorded: unless the repository is in use in this process, it is stored as it is given. Give 1 for a new row.
+    ///
+    /// Integers are checked against the recorded types of their fields, also in an `Option`. Inside of other types, such as the
+    /// elements of a `Vec`, only integers of 8 and 128 bits are: a program can't read a row with a greater number than its type has.
     ///
     /// Cost: that of [`Table::insert`](crate::Table::insert), with the creation of the row from JSON in the place of its struct. Before
     /// the first write of an opened table, up to 32 stored rows are read.
@@ -62,8 +74,11 @@ impl JsonTable {
     /// # Errors
     ///
     /// [`Error::InvalidJson`]: the row lacks a field, or has an unknown one, or a value is not of the recorded kind.
-    /// [`Error::NotOffered`], with the index or the field: without the struct, not all entries can be computed. If the repository of
-    /// the table is in use in this process, all tables can be written. The errors of [`Table::insert`](crate::Table::insert).
+    /// [`Error::NotOffered`], with the index or the field: without the struct, not all entries can be computed, or no row of the
+    /// declared version is found. If the repository of the table is in use in this process, all tables can be written.
+    /// [`Error::SchemaMismatch`]: since this value was returned by [`Store::table`](crate::Store::table) without the struct, a
+    /// repository of the table was opened, or the store has grown; call `table` again. The errors of
+    /// [`Table::insert`](crate::Table::insert).
     ///
     /// # Examples
     ///
@@ -100,12 +115,16 @@ impl JsonTable {
 
     /// Adds a row, or replaces the row with the same primary key. If the table has a row with the same bytes, it is not written.
     ///
+    /// A `#[revision]` is not recorded: unless the repository is in use in this process, the number is stored as it is given, and
+    /// not compared with the stored row. Give the next number, so that another client that has read the row gets
+    /// [`Error::Conflict`] instead of replacing this change.
+    ///
     /// Cost: that of [`Table::put`](crate::Table::put), as for [`insert`](JsonTable::insert).
     ///
     /// # Errors
     ///
-    /// Those of [`insert`](JsonTable::insert), except for a row with the same primary key. [`Error::InvalidJson`]: the stored row is
-    /// of an earlier release, and has not all fields of the keys.
+    /// Those of [`insert`](JsonTable::insert), except for a row with the same primary key. [`Error::NotOffered`], too: the stored row
+    /// is of an earlier release, and has not all fields of the keys. [`Error::Corrupt`]: the stored row is damaged.
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &Value) -> Result<()> {
         let table = self.to_write(txn)?;
         let written = table.write_row(txn, Writing::Put, &JsonRow { table: &table, json: row });
@@ -152,6 +171,15 @@ impl JsonTable {
     fn to_write(&self, txn: &WriteTxn<'_>) -> Result<Arc<OpenTable>> {
         self.open.check_store(txn.store())?;
         let table = txn.table(self.name()).unwrap_or_else(|| Arc::clone(&self.open));
+        if !table.rows.has_rows() && !txn.is_current(&table) {
+            return Err(Error::SchemaMismatch {
+                table: table.schema.name,
+                difference: "since this table was opened without its struct, a repository of it was opened, or the shards of the store \
+                             have changed"
+                    .to_owned(),
+                way_out: "open it again: call `store.table`",
+            });
+        }
         if !table.rows.has_rows() && table.tried.load(Ordering::Relaxed) == 0 {
             check(&table, txn)?;
             // The lists are looked at for each row.
@@ -174,6 +202,14 @@ fn check(table: &OpenTable, txn: &WriteTxn<'_>) -> Result<()> {
     if let Some(reason) = schema.uncomputable() {
         return Err(not_offered(schema, &reason));
     }
+    if matches!(table.rows.distribution, Distribution::Reference) {
+        let reason = "each shard has a copy of its rows, which its struct completes";
+        return Err(not_offered(schema, reason));
+    }
+    let lists = table.rows.lists.catalog().row_lists();
+    let Some(newest) = lists.last() else { return Err(not_offered(schema, NO_LIST)) };
+    let (newest_at, mut has_newest, mut compared) = (lists.len() - 1, false, 0_u64);
+    let mut found = vec![(0_u64, 0_u64); schema.indexes.len()];
     let mut image = Image::to_read();
     for reverse in [false, true] {
         let query =
@@ -184,17 +220,26 @@ fn check(table: &OpenTable, txn: &WriteTxn<'_>) -> Result<()> {
         while tried < TRIED && rows.advance()? {
             tried += 1;
             let entry = rows.entry();
+            has_newest |= row::list(entry.data).is_ok_and(|(version, list)| {
+                version == schema.version && usize::try_from(list) == Ok(newest_at)
+            });
             // A row of an earlier release is refused when it is replaced.
             let Ok(Ok(())) = table.rows.load(&mut image, entry.data) else { continue };
+            compared += 1;
             if image.primary_key() != entry.primary_key {
                 return Err(not_offered(schema, &other_keys("its primary key")));
             }
-            for (index, declared) in schema.indexes.iter().enumerate() {
-                if declared.eventual || table.state(reader, index)?.is_some() {
+            for ((index, declared), (keys, entries)) in
+                schema.indexes.iter().enumerate().zip(&mut found)
+            {
+                if table.state(reader, index)?.is_some() {
                     continue;
                 }
                 for key in image.keys(index) {
-                    if reader.entry(index, key, entry.primary_key)?.is_none() {
+                    *keys += 1;
+                    if reader.entry(index, key, entry.primary_key)?.is_some() {
+                        *entries += 1;
+                    } else if !declared.eventual {
                         let index = format!("its index `{}`", declared.name);
                         return Err(not_offered(schema, &other_keys(&index)));
                     }
@@ -202,8 +247,54 @@ fn check(table: &OpenTable, txn: &WriteTxn<'_>) -> Result<()> {
             }
         }
     }
+    check_eventual(table, txn, &found)?;
+    if compared == 0 {
+        return Err(not_offered(
+            schema,
+            "it has no row of this release at its ends with which its keys can be compared",
+        ));
+    }
+    if has_newest { Ok(()) } else { check_list(schema, newest) }
+}
+
+/// Checks the eventual indexes, each with the number of keys and entries of the sampled rows. An entry can only be missing while
+/// its queue has messages.
+fn check_eventual(table: &OpenTable, txn: &WriteTxn<'_>, found: &[(u64, u64)]) -> Result<()> {
+    let schema = table.schema;
+    let counted = schema.indexes.iter().zip(found).filter(|(index, _)| index.eventual);
+    for (index, (keys, entries)) in counted {
+        if keys == entries {
+            continue;
+        }
+        let name = index.name;
+        if lag_of(schema, txn.reader(table)?)?.messages == 0 {
+            return Err(not_offered(schema, &other_keys(&format!("its index `{name}`"))));
+        }
+        if *entries == 0 {
+            let reason = format!("the queue of index `{name}` has the entries of all sampled rows");
+            return Err(not_offered(schema, &reason));
+        }
+    }
     Ok(())
 }
+
+/// Checks that the newest list is one of the declared version, though no sampled row has both. A row of version 1 has no earlier
+/// version, so then it is enough that the list has the declared fields.
+fn check_list(schema: &TableSchema, newest: &RowList) -> Result<()> {
+    let reason = if schema.version > 1 {
+        format!("no row at its ends has version {} and the newest list", schema.version)
+    } else if let Some(reason) = lacking(schema.fields, newest) {
+        format!("no row of this release is recorded: the newest list has {reason}")
+    } else {
+        return Ok(());
+    };
+    let reason = format!("{reason}; write one with the struct first, or run `upgrade`");
+    Err(not_offered(schema, &reason))
+}
+
+/// Why a table can't be written for whose rows no list of fields is recorded.
+const NO_LIST: &str = "no list of the fields of its rows is recorded, because it never had a row, or rows are not written as structs \
+                       (`flatten`, `transparent`)";
 
 fn other_keys(of: &str) -> String {
     format!(
@@ -226,18 +317,26 @@ fn not_offered(schema: &TableSchema, reason: &str) -> Error {
 
 /// Returns the error of a stored row whose keys are not known without the struct.
 fn explained<T>(table: &OpenTable, outcome: Result<T>) -> Result<T> {
-    outcome.map_err(|error| match error {
-        Error::Corrupt { key, reason, index: None, .. } if !table.rows.has_rows() => {
-            Error::InvalidJson {
-                place: format!("table `{}`, stored row {key}", table.schema.name),
-                reason: format!(
-                    "its keys are not known without the struct: {reason}; if an earlier release has written it, run `upgrade` \
-                     with the program that declares the table"
-                ),
-            }
+    outcome.map_err(|error| match &error {
+        Error::Corrupt { reason, index: None, .. }
+            if !table.rows.has_rows() && is_of_another_release(reason) =>
+        {
+            let reason = format!(
+                "the keys of the stored row are not known ({reason}); if an earlier release has written it, run `upgrade` with the \
+                 program that declares the table"
+            );
+            not_offered(table.schema, &reason)
         }
-        error => error,
+        _ => error,
     })
+}
+
+/// Whether this is the reason of an intact row that only its struct reads: the texts of
+/// [`DecodeError`](crate::model::key::DecodeError). Others are those of damage.
+fn is_of_another_release(reason: &str) -> bool {
+    reason.starts_with("the row has no field `")
+        || reason.starts_with("the value of `") && reason.ends_with("of its recorded type")
+        || reason.starts_with("the row has version ") && reason.contains("the chain of `previous`")
 }
 
 /// A row to be written, as JSON.
@@ -261,11 +360,7 @@ impl JsonRow<'_> {
     fn encode(&self) -> Result<Vec<u8>> {
         let schema = self.table.schema;
         let catalog = self.table.rows.lists.catalog();
-        let kind = catalog.row_kind(kept_text).ok_or_else(|| {
-            let reason = "no list of the fields of its rows is recorded, because it never had a row, or rows are not written as \
-                          structs (`flatten`, `transparent`)";
-            not_offered(schema, reason)
-        })?;
+        let kind = catalog.row_kind(kept_text).ok_or_else(|| not_offered(schema, NO_LIST))?;
         if let (RecordedForm::Struct(fields), Value::Object(object)) = (kind.form(), self.json) {
             self.check_ranges(fields, object)?;
         }
@@ -345,5 +440,30 @@ impl LoadRow for JsonRow<'_> {
     fn load(&self, new: &mut Image, tried: &mut Image) -> Result<()> {
         let made = self.load_row(new)?;
         self.load_entries(new, tried, made)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_another_release;
+    use crate::model::key::DecodeError;
+
+    #[test]
+    fn damage_is_not_taken_for_a_row_of_another_release() {
+        for error in [
+            DecodeError::Missing("stars"),
+            DecodeError::Value("the value of `stars` is not one of its recorded type"),
+            DecodeError::Version { found: 1, expected: 2 },
+        ] {
+            assert!(is_of_another_release(&error.to_string()), "{error}");
+        }
+        for error in [
+            DecodeError::Short,
+            DecodeError::Long,
+            DecodeError::Value("the row contains another primary key"),
+            DecodeError::Version { found: 3, expected: 2 },
+        ] {
+            assert!(!is_of_another_release(&error.to_string()), "{error}");
+        }
     }
 }

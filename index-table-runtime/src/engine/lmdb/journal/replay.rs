@@ -164,7 +164,7 @@ pub(in crate::engine::lmdb) fn apply_sections(
             expected.set(section.number);
             for operation in Operations::of(section.changes) {
                 let (name, operation) = operation.map_err(|_| malformed(place))?;
-                if name == LIST_COPIES && !copies.are_intact() {
+                if name == LIST_COPIES && !copies.are_intact()? {
                     continue;
                 }
                 is_changed = true;
@@ -231,10 +231,14 @@ struct ListCopies<'e> {
 }
 
 impl ListCopies<'_> {
-    fn are_intact(&mut self) -> bool {
-        let Self { env, before, are_intact } = self;
-        let look = || pages::is_intact(&env.path().join(FILE), *before, LIST_COPIES);
-        *are_intact.get_or_insert_with(look)
+    fn are_intact(&mut self) -> Result<bool, Failure> {
+        if let Some(are_intact) = self.are_intact {
+            return Ok(are_intact);
+        }
+        let file = self.env.path().join(FILE);
+        let are_intact = pages::is_intact(&file, self.before, LIST_COPIES).map_err(Fault::Io)?;
+        self.are_intact = Some(are_intact);
+        Ok(are_intact)
     }
 }
 

@@ -172,9 +172,13 @@ pub(super) fn look_at_free_lists(path: &Path, txn: u64) -> Result<(), Fault> {
 }
 
 /// Whether each page of a database is intact in the state of the transaction `txn`, so that entries can be replaced. False if the state
-/// is too old.
-pub(super) fn is_intact(path: &Path, txn: u64, database: &str) -> bool {
-    matches!(look_at_database(path, txn, database, false), Ok(None))
+/// is too old. The only error is that of reading the file.
+pub(super) fn is_intact(path: &Path, txn: u64, database: &str) -> io::Result<bool> {
+    match look_at_database(path, txn, database, false) {
+        Ok(damage) => Ok(damage.is_none()),
+        Err(Fault::Damaged(_)) => Ok(false),
+        Err(Fault::Io(error)) => Err(error),
+    }
 }
 
 /// Checks each page of a database in the state of the transaction `txn`, so that it can be emptied. Returns its damage. Damage of the

@@ -4,7 +4,7 @@
 use std::{
     cmp::Ordering,
     fs::File,
-    io::{Read as _, Seek as _, SeekFrom},
+    io::{self, Read as _, Seek as _, SeekFrom},
     mem,
 };
 
@@ -322,7 +322,7 @@ impl<'f> PageCheck<'f> {
                 self.last_list = key;
                 match big {
                     Some(first) => {
-                        let data = self.big_data(first, node.len)?;
+                        let data = self.big_data(tree, first, node.len)?;
                         self.free_pages(tree, number, &data)
                     }
                     None => self.free_pages(tree, number, node.data),
@@ -381,11 +381,10 @@ impl<'f> PageCheck<'f> {
     }
 
     /// Reads data on separate pages, which [`overflow`](Self::overflow) has checked.
-    fn big_data(&mut self, first: u64, len: u64) -> Result<Vec<u8>> {
+    fn big_data(&mut self, tree: &Tree<'_>, first: u64, len: u64) -> Result<Vec<u8>> {
         // The length is not greater than the length of the file.
         let mut data = vec![0; usize::try_from(len).unwrap_or_default()];
-        self.file.seek(SeekFrom::Start(first * self.page_size + layout::HEADER as u64))?;
-        self.file.read_exact(&mut data)?;
+        self.fill(tree, first, layout::HEADER as u64, &mut data)?;
         Ok(data)
     }
 
@@ -409,12 +408,20 @@ impl<'f> PageCheck<'f> {
             return Err(tree.page_damaged(number, "the file ends before it"));
         }
         let mut page = vec![0; self.page_size as usize];
-        self.file.seek(SeekFrom::Start(number * self.page_size))?;
-        self.file.read_exact(&mut page)?;
+        self.fill(tree, number, 0, &mut page)?;
         if Page(&page).number() == number {
             return Ok(page);
         }
         Err(tree.page_damaged(number, "it is not the page that should be in its place"))
+    }
+
+    /// Reads bytes from an offset in a page. The file can be cut during the check.
+    fn fill(&mut self, tree: &Tree<'_>, page: u64, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.file.seek(SeekFrom::Start(page * self.page_size + offset))?;
+        self.file.read_exact(into).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => tree.page_damaged(page, "the file ends before it"),
+            _ => error.into(),
+        })
     }
 
     fn mark(&mut self, tree: &Tree<'_>, number: u64) -> Result<()> {

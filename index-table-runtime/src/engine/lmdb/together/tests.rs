@@ -327,7 +327,7 @@ fn an_archive_has_no_record_that_was_taken_back() {
         let place = restored.path().join(base.shard().to_string());
         std::fs::create_dir(&place).expect("created");
         let file = std::fs::File::create(place.join("data.mdb")).expect("created");
-        archive.copy(base, &file, &mut |_| ()).expect("copied");
+        archive.copy(base, (&file, &place), &mut |_| ()).expect("copied");
         place
     });
     let places: Vec<_> = places.collect();

@@ -8,10 +8,10 @@
 use super::{EntryBuffer, Image};
 use crate::model::{
     error::Result,
-    key::{DecodeError, KeyBuf, KeyShape, PlainKey, kept_text},
+    key::{DecodeError, KeyBuf, KeyShape, PlainKey, kept_text, parameter_of},
     lists::Lists,
     row::{self, RowValue},
-    schema::{AggregateSchema, Condition, IndexSchema, KeyField, KeyForm, Strategy, TableSchema},
+    schema::{Condition, IndexSchema, KeyField, KeyForm, Strategy, TableSchema},
 };
 
 const NULL: &RowValue = &RowValue::Null;
@@ -66,12 +66,6 @@ impl Image {
                 }
             }
         }
-        for (at, aggregate) in schema.aggregates.iter().enumerate() {
-            if is_wanted(schema.indexes.len() + at) {
-                self.entries.add_group(aggregate, &values)?;
-            }
-            self.entries.finish_index();
-        }
         Ok(Ok(()))
     }
 }
@@ -123,31 +117,6 @@ impl EntryBuffer {
         }
         Ok(())
     }
-
-    /// Adds the group of a row in an aggregate, and its summands.
-    fn add_group(
-        &mut self,
-        aggregate: &AggregateSchema,
-        values: &Values,
-    ) -> Result<(), DecodeError> {
-        if aggregate.key.is_empty() {
-            self.whole_table();
-        } else {
-            let out = self.key();
-            for field in aggregate.key {
-                push(field, &values.key(field)?, out)?;
-            }
-        }
-        for sum in aggregate.sums {
-            let summand = match values.field(sum.name)? {
-                RowValue::Null => 0,
-                RowValue::Integer(value) => *value,
-                _ => return Err(no_key(sum.name)),
-            };
-            self.sum(&summand);
-        }
-        Ok(())
-    }
 }
 
 /// The values of a row, by the names of its fields.
@@ -183,7 +152,7 @@ impl Values {
         let is_option = self
             .schema
             .declared(name)
-            .is_some_and(|declared| crate::model::key::parameter_of("Option", declared).is_some());
+            .is_some_and(|declared| parameter_of("Option", declared).is_some());
         let is_absent = is_option && self.absent.iter().any(|own| own == name);
         if is_absent { Ok(NULL) } else { Err(lacking(name)) }
     }
@@ -198,7 +167,7 @@ impl Values {
     fn elements(&self, field: &KeyField) -> Result<Vec<&RowValue>, DecodeError> {
         let name = self.schema.name_in_key(field);
         let declared = self.schema.declared(name).unwrap_or_default();
-        let is_option = crate::model::key::parameter_of("Option", declared).is_some();
+        let is_option = parameter_of("Option", declared).is_some();
         match self.field(name)? {
             RowValue::Elements(elements) if !is_option => Ok(elements.iter().collect()),
             RowValue::Null if is_option => Ok(Vec::new()),

@@ -385,7 +385,7 @@ fn a_failure_of_serde_is_an_error() {
     let error = image.load(&lists, &word).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a row of table `words` can't be encoded: the one with primary key \"a\": refused"
+        "a row of table `words` can't be encoded: the one with primary key \"a\": field `other`: refused"
     );
     assert_eq!(lists.version(), 0, "nothing is recorded for a row that can't be written");
     // The image can be reused.
