@@ -206,12 +206,12 @@ fn all_commands_report_a_damaged_file() {
         | "whatif STORE --index NEW-INDEX"
         | "build STORE"
         | "verify STORE"
-        | "repair STORE" => LOST,
+        | "repair STORE"
+        | "upgrade STORE" => LOST,
         "salvage STORE COPY" => FailsWith(1, "could not be read"),
         "put STORE TABLE LINES"
         | "load STORE TABLE LINES --on-duplicate skip"
-        | "delete STORE TABLE VICTIM"
-        | "upgrade STORE" => RESTORE,
+        | "delete STORE TABLE VICTIM" => RESTORE,
         _ => on_a_plain_store(uses),
     });
 }

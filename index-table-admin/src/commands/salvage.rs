@@ -42,6 +42,9 @@ pub(crate) fn salvage(
             Err(failure) => out.note(&failure.message),
         }
     }
+    drop(store);
+    // Only to show the keys in `lost`.
+    let store = Store::options().create(false).read_only(true).open(to)?;
     let tables = store.open_recorded()?.tables;
     let shown: Vec<_> = report
         .lost
