@@ -51,20 +51,20 @@ pub(in crate::engine::lmdb) struct Readable {
 }
 
 impl Readable {
-    /// Opens the file at the state `saved`, at the state of the transaction `txn`, or at its last state. Returns the keys of the names that can't be read.
+    /// Opens the file at the state `saved`, at the state of the transaction `txn`, or at its last state. Returns the keys of the
+    /// names that can't be read.
     pub(in crate::engine::lmdb) fn open(
         path: &Path,
         txn: Option<u64>,
         saved: Option<Meta>,
     ) -> Result<(Self, Vec<LostKeys>), Fault> {
         let mut file = File::open(path)?;
-        let own = match saved {
-            Some(saved) => Some(saved),
-            None => {
-                let metas = metas(&mut file)?;
-                let newest = metas.into_iter().max_by_key(|meta| meta.txn);
-                metas.into_iter().find(|meta| Some(meta.txn) == txn).or(newest)
-            }
+        let own = if saved.is_some() {
+            saved
+        } else {
+            let metas = metas(&mut file)?;
+            let newest = metas.into_iter().max_by_key(|meta| meta.txn);
+            metas.into_iter().find(|meta| Some(meta.txn) == txn).or(newest)
         };
         let Some(meta) = &own else { return Err("it has no state".to_owned().into()) };
         let progress = &mut |_, _| ();
