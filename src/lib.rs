@@ -83,8 +83,8 @@ pub mod report {
     pub use index_table_runtime::{
         AggregateSize, ArchiveLag, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey,
         CatalogTable, ChangeConsumer, ChangeLag, Drained, Duplicate, Expired, FollowerLag, HotKey,
-        IndexSize, LoadReport, LoadedShard, MissingShard, MoveInfo, MoveState, Moved, PlannedMove,
-        PlannedShard, RangeInfo, RebalancePlan, ShardAdvice, ShardInfo, ShardStatus, StoreReport,
-        TableSize, TransactionResult, Upgraded,
+        IndexSize, LoadReport, LoadedShard, LostRange, MissingShard, MoveInfo, MoveState, Moved,
+        PlannedMove, PlannedShard, RangeInfo, RebalancePlan, SalvageReport, SalvagedTable,
+        ShardAdvice, ShardInfo, ShardStatus, StoreReport, TableSize, TransactionResult, Upgraded,
     };
 }

@@ -152,3 +152,15 @@ impl<'t> Reader<'t> {
         Ok(Some(Box::new(reader.pieces(index, after)?)))
     }
 }
+
+/// Calls `read`. The read transactions that this thread begins meanwhile check each page of a data file before LMDB reads it, for
+/// the tools that must survive a damaged file. A page is then read twice, the first time by a system call.
+pub fn checked<T>(read: impl FnOnce() -> T) -> T {
+    lmdb::checked(read)
+}
+
+/// Calls `open`. Stores that this thread opens for writing meanwhile may have tables and indexes with a damaged root, for the tools
+/// that mend them, which check the pages before LMDB writes them.
+pub fn repairing<T>(open: impl FnOnce() -> T) -> T {
+    lmdb::repairing(open)
+}

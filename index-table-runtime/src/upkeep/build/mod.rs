@@ -59,7 +59,10 @@ pub(crate) const MEMORY: usize = 64 << 20;
 /// shards that have duplicates only; the other shards still refuse duplicate keys. If the table is opened instead of built again,
 /// global indexes are built from the start, in one transaction.
 ///
-/// Cost: each row is read once, and its entries are written in sorted order. The entries of a batch are in
+/// Each page of the table is checked before the first batch: a damaged page is [`Error::Corrupt`](crate::Error::Corrupt) with the
+/// commands that help.
+///
+/// Cost: each page is read once. Each row is read once, and its entries are written in sorted order. The entries of a batch are in
 /// memory. For a violated index, each entry is read.
 ///
 /// # Examples
@@ -298,6 +301,9 @@ impl<'t> Build<'t> {
                         txn.exclude_writers(self.table);
                     }
                     let (mut writer, _, written) = txn.writer(self.table)?;
+                    if options.retry {
+                        writer.check_pages()?;
+                    }
                     build_batch(self.rows, self.table, &mut writer, written, options)
                 },
             )?;

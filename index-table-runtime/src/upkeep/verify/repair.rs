@@ -148,7 +148,10 @@ impl<'t, 's> Repair<'t, 's> {
 
     /// Repairs the differences of the whole table.
     ///
-    /// Cost: the cost of [`Verify`](crate::Verify), a read of all rows, and a write for each finding and for each row that was
+    /// Each page of the table is checked first: a damaged page is [`Error::Corrupt`](crate::Error::Corrupt) with the commands that
+    /// help.
+    ///
+    /// Cost: a read of all pages, the cost of [`Verify`](crate::Verify), a read of all rows, and a write for each finding and for each row that was
     /// written with other fields. Memory for a thousand
     /// findings at a time.
     ///
@@ -165,6 +168,7 @@ impl<'t, 's> Repair<'t, 's> {
         let steps = &mut steps;
         let rows = &table.rows;
         let source = copies_from.map(|shard| shard.number_in(txn.store())).transpose()?;
+        txn.writer(table)?.0.check_pages()?;
         let damages = txn.repair_queues(table)?;
         let is_sharded = table.tables.several().is_some();
         let unreadable = if is_sharded { None } else { Some(txn.unreadable(table)?) };
