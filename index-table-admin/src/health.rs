@@ -59,9 +59,10 @@ pub struct Reason {
 ///
 /// Only the process that writes a store knows the state of its archive, and only its own readers with their ages. Tables without a
 /// repository in use are left out. Pages are checked before they are read, and are not searched for damage: use
-/// [`Store::check`].
+/// [`Store::check`]. Nothing is written, so a full disk, a full map, a journal that refuses commits and replaced files are not found:
+/// a service sees them as errors of its writes.
 ///
-/// Cost: reads the catalog, and the queues and consumers of each table.
+/// Cost: reads the catalog, the root of each table and index, and the queues and consumers of each table.
 ///
 /// # Examples
 ///
@@ -87,6 +88,9 @@ pub(crate) type Lag = Result<Option<FollowerLag>, (&'static str, String)>;
 pub(crate) fn of_store(store: &Store, follower: Lag) -> Health {
     let mut found = Found(Vec::new());
     index_table::__private::admin::checked(|| {
+        for damage in store.damaged_roots() {
+            found.add_error(&damage);
+        }
         found.add_shards(store);
         found.add_copies(store, follower);
         found.add_tables(store);
@@ -216,7 +220,9 @@ impl Found {
                 self.add("unreadable", format!("table `{}` can't be read: {reason}", table.name));
             }
             for index in &table.indexes {
-                if !matches!(index.state, IndexState::Readable | IndexState::Retired) {
+                // An announced index waits for clients of an earlier release, which is no fault.
+                let waits = matches!(index.state, IndexState::Announced);
+                if !waits && !matches!(index.state, IndexState::Readable | IndexState::Retired) {
                     let name = format!("{}.{}", table.name, index.name);
                     self.add("index", format!("index `{name}` is {}; run `build`", index.state));
                 }

@@ -22,7 +22,7 @@ use index_table::{
 };
 use index_table_admin::health;
 use serde::{Deserialize, Serialize};
-use support::{CustomerRepository, EventRepository, customer, plain};
+use support::{Customer, CustomerRepository, EventRepository, customer, plain};
 use tower::ServiceExt as _;
 
 const PAGE: usize = 4096;
@@ -210,6 +210,31 @@ async fn metrics_and_overview_survive_each_damaged_page() {
         open.write_all_at(own, (page * PAGE) as u64).expect("the page");
     }
     assert!(damaged > 10 && damaged < pages, "{damaged} of {pages}");
+}
+
+#[tokio::test]
+async fn an_export_ends_without_its_last_chunk_at_a_damaged_page() {
+    let (dir, _) = intact();
+    let file = dir.path().join("data.mdb");
+    let store = options().open(dir.path()).expect("a store");
+    let _customers = CustomerRepository::open(&store).expect("a table");
+    let router = index_table_admin::router_with_all_rows(&store);
+    let bytes = fs::read(&file).expect("the file");
+    let open = fs::File::options().write(true).open(&file).expect("the file");
+    let (mut complete, mut ended) = (0, 0);
+    for page in (2..bytes.len() / PAGE).step_by(5) {
+        open.write_all_at(&[0; PAGE], (page * PAGE) as u64).expect("damage");
+        let request = Request::get("/export/customers").body(Body::empty()).expect("a request");
+        let response = router.clone().oneshot(request).await.expect("a response");
+        let is_ok = response.status() == StatusCode::OK;
+        match to_bytes(response.into_body(), 16 << 20).await {
+            Ok(_) if is_ok => complete += 1,
+            _ => ended += 1,
+        }
+        open.write_all_at(&bytes[page * PAGE..(page + 1) * PAGE], (page * PAGE) as u64)
+            .expect("the page");
+    }
+    assert!(complete > 5 && ended > 5, "{complete} {ended}");
 }
 
 /// The number of rows and of entries of each index, and whether the indexes agree with the rows.
@@ -431,6 +456,44 @@ fn entries_of_a_given_up_index_are_not_salvaged_as_rows() {
 }
 
 #[test]
+fn a_leaf_that_a_later_commit_has_freed_is_not_salvaged() {
+    let (dir, before) = intact();
+    let file = dir.path().join("data.mdb");
+    let store = options().open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    let moved = |row: &mut Customer| row.town = "elsewhere".to_owned();
+    store.transaction(|txn| customers.update(txn, 1, moved)).expect("a commit");
+    drop((customers, store));
+    let after = fs::read(&file).expect("the file");
+    let copies = tempfile::tempdir().expect("a directory");
+    let branches = |bytes: &[u8]| -> Vec<usize> {
+        (2..bytes.len() / PAGE).filter(|page| is_branch(bytes, *page)).collect()
+    };
+    let mut stale = 0;
+    for page in branches(&after) {
+        let begin = page * PAGE;
+        for old in branches(&before).into_iter().map(|old| old * PAGE) {
+            // The new branch with the contents of an old one, as a copy of a live file can have it. Its number stays.
+            let mut bytes = after.clone();
+            bytes[begin + 8..begin + PAGE].copy_from_slice(&before[old + 8..old + PAGE]);
+            fs::write(&file, &bytes).expect("the file");
+            let to = copies.path().join("copy");
+            let report = Store::salvage(dir.path(), &to).expect("a copy");
+            stale += u32::from(report.lost.iter().any(|lost| lost.reason.contains("used twice")));
+            let store = options().open(&to).expect("a store");
+            if report.tables.iter().any(|table| table.table == "customers" && table.rows > 0) {
+                let customers = CustomerRepository::open(&store).expect("a table");
+                let found = customers.get(&store.read().expect("a snapshot"), 1).expect("a row");
+                assert!(found.is_none_or(|row| row.town == "elsewhere"), "page {page}: {report:?}");
+            }
+            drop(store);
+            fs::remove_dir_all(to).expect("removed");
+        }
+    }
+    assert!(stale > 0);
+}
+
+#[test]
 fn only_a_repair_opens_a_store_with_a_damaged_root_to_write() {
     let (dir, intact) = intact();
     let file = dir.path().join("data.mdb");
@@ -444,6 +507,9 @@ fn only_a_repair_opens_a_store_with_a_damaged_root_to_write() {
             continue;
         }
         roots += 1;
+        let store = checked(read).expect("a store");
+        assert_eq!(health(&store).reasons.first().map(|own| own.kind), Some("damage"));
+        drop(store);
         let refused = checked(|| options().open(dir.path()));
         assert!(matches!(refused, Err(Error::DamagedFile { .. })), "page {page}");
         assert!(repairing(|| options().open(dir.path())).is_ok(), "page {page}");

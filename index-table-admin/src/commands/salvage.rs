@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use index_table::{Store, report::LostRange};
+use index_table::{
+    Store,
+    report::{LostRange, SalvageReport},
+};
 use serde_json::json;
 
 use super::copies::{check_place, clean_on_ctrl_c, of_copy};
@@ -27,25 +30,14 @@ pub(crate) fn salvage(
     crash::report(out, dir);
     clean_on_ctrl_c(out, to);
     let report = Store::salvage(dir, to).map_err(|error| of_copy(error, to))?;
-    // Opening a table builds its indexes.
-    let store = Store::open(to)?;
-    let mut to_build = report.to_build.clone();
-    for own in declared {
-        let exists = report.tables.iter().any(|table| own.is_named(&table.table));
-        if !exists {
-            continue;
-        }
-        match own.open_online(&store).and_then(|table| table.build(&store, false, &mut |_| ())) {
-            Ok(_) => to_build.retain(|index| {
-                !index.split_once('.').is_some_and(|(table, _)| own.is_named(table))
-            }),
-            Err(failure) => out.note(&failure.message),
-        }
-    }
-    drop(store);
+    let to_build = build(out, to, &report, declared);
     // Only to show the keys in `lost`.
-    let store = Store::options().create(false).read_only(true).open(to)?;
-    let tables = store.open_recorded()?.tables;
+    let opened = Store::options().create(false).read_only(true).open(to);
+    let tables = opened.and_then(|store| store.open_recorded()).map(|opened| opened.tables);
+    let tables = tables.unwrap_or_else(|error| {
+        out.note(&format!("the copy can't be opened: {error}"));
+        Vec::new()
+    });
     let shown: Vec<_> = report
         .lost
         .iter()
@@ -113,6 +105,33 @@ pub(crate) fn salvage(
 }
 
 /// Describes lost keys.
+/// Opens the tables of which the program has the types, which builds their indexes. Returns the indexes that are not built. An error is
+/// shown, and the copy stays as it is.
+fn build(out: &Output, to: &Path, report: &SalvageReport, declared: &[Declared]) -> Vec<String> {
+    let mut to_build = report.to_build.clone();
+    let exists = |own: &Declared| report.tables.iter().any(|table| own.is_named(&table.table));
+    let found: Vec<_> = declared.iter().filter(|own| exists(own)).collect();
+    if found.is_empty() {
+        return to_build;
+    }
+    let store = match Store::open(to) {
+        Ok(store) => store,
+        Err(error) => {
+            out.note(&format!("no index is built: {error}"));
+            return to_build;
+        }
+    };
+    for own in found {
+        match own.open_online(&store).and_then(|table| table.build(&store, false, &mut |_| ())) {
+            Ok(_) => to_build.retain(|index| {
+                !index.split_once('.').is_some_and(|(table, _)| own.is_named(table))
+            }),
+            Err(failure) => out.note(&failure.message),
+        }
+    }
+    to_build
+}
+
 fn line(lost: &LostRange, from: Option<&str>, to: Option<&str>) -> String {
     let from = from.map_or_else(|| "from the first key".to_owned(), |from| format!("from {from}"));
     let to = to.map_or_else(|| "to the last".to_owned(), |to| format!("before {to}"));

@@ -159,6 +159,11 @@ pub fn checked<T>(read: impl FnOnce() -> T) -> T {
     lmdb::checked(read)
 }
 
+/// Whether this thread is in [`checked`].
+pub(crate) fn is_checked() -> bool {
+    lmdb::is_checked()
+}
+
 /// Calls `open`. Stores that this thread opens for writing meanwhile may have tables and indexes with a damaged root, for the tools
 /// that mend them, which check the pages before LMDB writes them.
 pub fn repairing<T>(open: impl FnOnce() -> T) -> T {

@@ -84,7 +84,7 @@ pub(crate) use journal::archive::{
 pub(crate) use journal::shards::SharedJournal;
 pub(crate) use journalled::ManagerArchive;
 pub(crate) use layout::layout;
-pub(crate) use pages::{checked, repairing};
+pub(crate) use pages::{checked, is_checked, repairing};
 pub(crate) use read::{Entries, LentEntries, Reader};
 pub(crate) use salvage::{Salvaged, salvage, salvaged_size};
 #[cfg(feature = "fuzzing")]

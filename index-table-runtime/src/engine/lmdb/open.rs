@@ -291,6 +291,11 @@ impl Engine {
         self.look_with(Depth::Everything, false, progress)
     }
 
+    /// Checks the roots of all tables and indexes, as opening the file does.
+    pub(crate) fn check_roots(&self) -> Result<()> {
+        self.look_with(Depth::Roots, false, &mut |_, _| ())
+    }
+
     /// Checks the file as of the last transaction. With `tolerates`, the roots of tables and indexes may be damaged.
     fn look_with(
         &self,

@@ -11,7 +11,8 @@ use super::{
     gate::Kind,
     journal::recovery::checkpoint_of,
     journalled::unstarted,
-    names::{CATALOG, Database, FILE, LIST_COPIES, index_of, queue_of},
+    lock,
+    names::{CATALOG, Database, FILE, LIST_COPIES, SHARDS, index_of, queue_of},
     pages::{self, Fault, LostKeys, Readable, has_branches},
 };
 use crate::{
@@ -57,6 +58,9 @@ pub(crate) fn salvage(
     record: &dyn Fn(&TableRecord, &str) -> Result<Vec<u8>>,
 ) -> Result<Salvaged> {
     // Keeps LMDB from reusing the pages of its state; dropped in this order.
+    if open.is_none() {
+        refuse_in_use(from)?;
+    }
     let reading = open.map(|open| open.begin(Kind::Reader, read_txn)).transpose()?;
     let txn = reading.as_ref().map(|(txn, _)| txn.id() as u64);
     let checkpoint = match open {
@@ -66,6 +70,12 @@ pub(crate) fn salvage(
     let (state, commits) = checkpoint.unzip();
     let opened = Readable::open(&from.join(FILE), txn, state);
     let (mut source, names) = opened.map_err(|fault| refused(from, fault))?;
+    // An open store has told that it has no shards.
+    if open.is_none() && source.names().iter().any(|name| name == SHARDS) {
+        return Err(Error::NotOffered {
+            what: "salvaging a sharded store; `restore_shard` replaces a damaged shard",
+        });
+    }
     let mut copy = Copy { source: &mut source, to, done: Salvaged::default() };
     copy.done.lost.extend(names.into_iter().map(|lost| of("", lost)));
     copy.done.missing_commits = commits.unwrap_or_default();
@@ -73,6 +83,16 @@ pub(crate) fn salvage(
     let done = copy.done;
     drop(reading);
     Ok(done)
+}
+
+/// Refuses a store that can't be opened, and that another process has open: its commits would replace pages while they are read.
+fn refuse_in_use(from: &Path) -> Result<()> {
+    let processes = lock::processes(from).map_err(|source| Error::io(from, source))?;
+    let Some(process) = processes.first() else { return Ok(()) };
+    let reason = format!(
+        "process {process} has it open, and would change it during the salvage; end the process, or salvage a copy of the directory"
+    );
+    Err(Error::AlreadyOpen { path: from.to_owned(), reason })
 }
 
 /// Returns the number of databases of the data file in the directory `from`, and its length.

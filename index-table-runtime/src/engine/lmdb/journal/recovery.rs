@@ -34,12 +34,17 @@ pub(in crate::engine::lmdb) fn recover(
 }
 
 /// Returns the state of the last checkpoint of a data file that has to be recovered, and the number of commits after it. Writes
-/// nothing. `None` for a file that is complete, and for a shard, whose journal is elsewhere.
+/// nothing. `None` for a file that is complete.
 pub(in crate::engine::lmdb) fn checkpoint_of(
     directory: &Path,
 ) -> Result<Option<(Meta, u64)>, NotStarted> {
     let known = match marker_of(directory)? {
         Marker::Needed(known) if known.shard.is_none() => known,
+        // Its journal is elsewhere, and its last state may lack parts of commits.
+        Marker::Needed(_) => {
+            let reason = "it is a shard that has to be recovered: open the sharded store first";
+            return Err(NotStarted::Damaged(reason.to_owned()));
+        }
         _ => return Ok(None),
     };
     let found = Found::read(directory, &known)?;

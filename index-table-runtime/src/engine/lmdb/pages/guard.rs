@@ -14,7 +14,7 @@ use super::{
     metas,
     walk::{HIGHEST, PageCheck},
 };
-use crate::model::key::MAX_KEY_LEN;
+use crate::{engine::lmdb::process, model::key::MAX_KEY_LEN};
 
 thread_local! {
     static CHECKED: Cell<bool> = const { Cell::new(false) };
@@ -215,11 +215,8 @@ impl Guard {
             return damaged("the file has no such page");
         }
         let mut page = vec![0; usize::try_from(self.page_size).unwrap_or_default()];
-        match read_at(&self.file, number.saturating_mul(self.page_size), &mut page) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return damaged("the file ends before it");
-            }
-            read => read?,
+        if let Err(error) = read_at(&self.file, number.saturating_mul(self.page_size), &mut page) {
+            return damaged(lost_by_disk(&error).ok_or(error)?);
         }
         if Page(&page).number() == number {
             return Ok(page);
@@ -239,6 +236,14 @@ impl Guard {
         }
         Ok(page.overflows())
     }
+}
+
+/// Returns the reason for damage if reading a page has failed because it is lost.
+pub(super) fn lost_by_disk(error: &io::Error) -> Option<&'static str> {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return Some("the file ends before it");
+    }
+    process::is_eio(error).then_some("the disk can't read it")
 }
 
 #[cfg(unix)]

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fs::File, io, path::Path};
 
 use super::{
     Depth, Fault,
-    guard::{BadPage, Below, Guard, checked_nodes, read_at},
+    guard::{BadPage, Below, Guard, checked_nodes, lost_by_disk, read_at},
     layout::{self, Database, Meta, Node, flag},
     metas,
     walk::{Bitmap, HIGHEST, PageCheck},
@@ -28,6 +28,9 @@ pub(in crate::engine::lmdb) struct LostKeys {
 
 /// Is called with each entry.
 type Each<'e, E> = &'e mut dyn FnMut(&[u8], &[u8]) -> Result<(), E>;
+
+/// The reason for a page that has another use.
+const FOREIGN: &str = "it is free, or is used twice";
 
 /// The pages of a tree.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub(in crate::engine::lmdb) struct Readable {
     known: u16,
     /// Whether each page that is not free is in `used` after all trees were read.
     has_free_lists: bool,
+    /// Whether the tree is read for a second time, so that its pages are in `used`.
+    is_again: bool,
 }
 
 impl Readable {
@@ -77,7 +82,8 @@ impl Readable {
         let names = [(String::new(), meta.names)].into_iter().collect();
         let guard = Guard::of(file, meta.page_size(), meta.last_page, names)?;
         let known = flag::BIG_DATA | flag::SUB_DATA;
-        let mut own = Self { guard, used, found: BTreeMap::new(), known, has_free_lists };
+        let found = BTreeMap::new();
+        let mut own = Self { guard, used, found, known, has_free_lists, is_again: false };
         let (mut databases, mut lost) = (Vec::new(), Vec::new());
         own.tree("", &mut lost, &mut |name, record| {
             let record = Database::read(record);
@@ -110,6 +116,7 @@ impl Readable {
             return Ok(());
         }
         let mut found = Found::default();
+        self.is_again = self.found.contains_key(name);
         self.below(below, record.depth, &mut found, lost, each)?;
         self.found.insert(name.to_owned(), found);
         Ok(())
@@ -123,10 +130,14 @@ impl Readable {
         lost: &mut Vec<LostKeys>,
         each: Each<'_, E>,
     ) -> Result<(), E> {
-        self.used.add(below.page);
         let (is_leaf, number) = (height <= 1, below.page);
         found.leaves += u64::from(is_leaf);
         found.all += 1;
+        // Its contents may be those of an earlier transaction, or of another tree.
+        if !self.used.add(number) && !self.is_again {
+            lost.push(lost_below(below, FOREIGN, !is_leaf));
+            return Ok(());
+        }
         let bytes = match self.guard.page(number) {
             Ok(bytes) => bytes,
             Err(BadPage::Io(error)) => return Err(error.into()),
@@ -167,24 +178,35 @@ impl Readable {
             return each(node.key, node.data);
         }
         let first = layout::word(node.data, 0).unwrap_or_default();
+        let mut lose = |page, reason| {
+            let to = [node.key, &[0]].concat();
+            let (from, to) = (Some(node.key.to_vec()), Some(to));
+            lost.push(LostKeys { page, reason, from, to, is_branch: false });
+        };
         let pages = match self.guard.long_value(node) {
             Ok(pages) => pages,
             Err(BadPage::Io(error)) => return Err(error.into()),
             Err(BadPage::Damaged { page, reason }) => {
-                let to = [node.key, &[0]].concat();
-                let (from, to) = (Some(node.key.to_vec()), Some(to));
-                lost.push(LostKeys { page, reason, from, to, is_branch: false });
+                lose(page, reason);
                 return Ok(());
             }
         };
         found.all += pages;
+        let mut is_own = true;
         for page in first..first.saturating_add(pages) {
-            self.used.add(page);
+            is_own &= self.used.add(page) || self.is_again;
+        }
+        if !is_own {
+            lose(first, FOREIGN);
+            return Ok(());
         }
         // The length is not greater than the length of the file.
         let mut value = vec![0; usize::try_from(node.len).unwrap_or_default()];
         let at = first.saturating_mul(self.guard.page_size) + layout::HEADER as u64;
-        read_at(&self.guard.file, at, &mut value)?;
+        if let Err(error) = read_at(&self.guard.file, at, &mut value) {
+            lose(first, lost_by_disk(&error).ok_or(error)?);
+            return Ok(());
+        }
         each(node.key, &value)
     }
 
@@ -215,6 +237,7 @@ impl Readable {
         }
         left.leaves = leaves.len() as u64;
         leaves.sort();
+        self.is_again = false;
         let has_others = self.missing(name) != Some(left);
         let overlaps =
             leaves.windows(2).any(|two| matches!(two, [(_, end, _), (start, ..)] if end >= start));
