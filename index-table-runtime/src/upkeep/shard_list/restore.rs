@@ -292,7 +292,9 @@ impl<'s> UnknownMoves<'s> {
                 moves.push((record, owner));
             }
         }
-        moves.iter().for_each(|(record, _)| shards.add_move(record));
+        for (record, _) in &moves {
+            shards.add_move(record);
+        }
         Self { shards, moves }
     }
 
@@ -303,6 +305,8 @@ impl<'s> UnknownMoves<'s> {
 
 impl Drop for UnknownMoves<'_> {
     fn drop(&mut self) {
-        self.moves.iter().for_each(|(record, owner)| self.shards.forget_move(record, *owner));
+        for (record, owner) in &self.moves {
+            self.shards.forget_move(record, *owner);
+        }
     }
 }
