@@ -145,7 +145,11 @@ fn only_the_switch_of_a_move_changes_the_ranges_of_shards() {
     let owners: Vec<_> = after.get("m").expect("a map").boundaries.segments().collect();
     assert_eq!(
         owners,
-        [(&[][..], Some(&[7][..]), Some(0)), (&[7], Some(&[9]), Some(1)), (&[9], None, Some(0))]
+        [
+            (&[][..], Some(&[7][..]), Some(0)),
+            (&[7][..], Some(&[9][..]), Some(1)),
+            (&[9][..], None, Some(0))
+        ]
     );
 }
 
