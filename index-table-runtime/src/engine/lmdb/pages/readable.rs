@@ -178,7 +178,7 @@ impl Readable {
             return each(node.key, node.data);
         }
         let first = layout::word(node.data, 0).unwrap_or_default();
-        let mut lose = |page, reason| {
+        let mut skip = |page, reason| {
             let to = [node.key, &[0]].concat();
             let (from, to) = (Some(node.key.to_vec()), Some(to));
             lost.push(LostKeys { page, reason, from, to, is_branch: false });
@@ -187,7 +187,7 @@ impl Readable {
             Ok(pages) => pages,
             Err(BadPage::Io(error)) => return Err(error.into()),
             Err(BadPage::Damaged { page, reason }) => {
-                lose(page, reason);
+                skip(page, reason);
                 return Ok(());
             }
         };
@@ -197,14 +197,14 @@ impl Readable {
             is_own &= self.used.add(page) || self.is_again;
         }
         if !is_own {
-            lose(first, FOREIGN);
+            skip(first, FOREIGN);
             return Ok(());
         }
         // The length is not greater than the length of the file.
         let mut value = vec![0; usize::try_from(node.len).unwrap_or_default()];
         let at = first.saturating_mul(self.guard.page_size) + layout::HEADER as u64;
         if let Err(error) = read_at(&self.guard.file, at, &mut value) {
-            lose(first, lost_by_disk(&error).ok_or(error)?);
+            skip(first, lost_by_disk(&error).ok_or(error)?);
             return Ok(());
         }
         each(node.key, &value)
