@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 #[table(name = "visits", shard_by = tenant, expires = ends)]
 #[index(town, consistency = "eventual")]
 #[index(age, consistency = "eventual", scope = "global")]
+#[allow(clippy::duplicated_attributes, reason = "two indexes are eventual")]
 #[aggregate(town, consistency = "eventual")]
 struct Visit {
     #[primary_key]
@@ -64,7 +65,7 @@ fn messages_are_applied_beside_an_interrupted_offline_move() -> Result<()> {
         let mut txn = store.write()?;
         visits.insert(&mut txn, &visit(8, 2))?;
         let token = txn.commit_with_token()?;
-        assert!(visits.wait_for(&store, &token, Duration::from_secs(60))?, "{:?}", worker.error());
+        assert!(visits.wait_for(&store, &token, Duration::from_mins(1))?, "{:?}", worker.error());
         assert!(worker.error().is_none());
         assert_eq!(visits.find_by_town(&store.read()?, 1).stale().count()?, 3);
         drop(worker);
@@ -207,6 +208,7 @@ all_detached! {
 }
 
 #[test]
+#[allow(clippy::range_plus_one, reason = "each range ends where the next one begins")]
 fn the_ranges_of_two_shards_are_merged() -> Result<()> {
     let n = 40;
     let dir = tempfile::tempdir().expect("a directory");
@@ -269,6 +271,7 @@ fn repeat(
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one thread after another")]
 fn nothing_fails_while_shards_are_added_and_removed() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);

@@ -209,9 +209,9 @@ fn restored_during_move(lost: &[&str], reports: usize, end: End) -> Result<Optio
         fs::remove_dir_all(shop.join(lost)).expect("removed");
     }
     let store = Store::open(&shop)?;
-    let opened = (reports % 2 == 0).then(|| BillRepository::open(&store)).transpose()?;
+    let opened = reports.is_multiple_of(2).then(|| BillRepository::open(&store)).transpose()?;
     for lost in lost {
-        let number = if *lost == "a" { 0 } else { 1 };
+        let number = i32::from(*lost != "a");
         let backup = backup.join(format!("shard.{number}"));
         match store.restore_shard(&store.shard(lost)?, backup) {
             Err(Error::ShardRefused { reason, .. }) => return Ok(Some(reason)),
