@@ -38,8 +38,9 @@ fn with_transactions(schema: &Schema) -> TestResult {
     // The transaction `late` has sent nothing.
     let (read, mut write, late) = (store.read()?, store.write()?, store.read()?);
     assert!(rows.get(&read, 1)?.is_some());
+    // This transaction doesn't read: the server notes pages as read. The index worker reads the queue to which it adds, and the child
+    // would insert into the page of its row. Then no order of the three would be right, and the commit would be a conflict.
     rows.insert(&mut write, &row(2))?;
-    assert!(rows.get(&write, 2)?.is_some());
     fork(
         (rows, worker, read, write, late),
         |(rows, worker, read, mut write, late)| {
