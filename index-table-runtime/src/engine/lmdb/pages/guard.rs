@@ -215,8 +215,11 @@ impl Guard {
             return damaged("the file has no such page");
         }
         let mut page = vec![0; usize::try_from(self.page_size).unwrap_or_default()];
-        if let Err(error) = read_at(&self.file, number.saturating_mul(self.page_size), &mut page) {
-            return damaged(lost_by_disk(&error).ok_or(error)?);
+        match read_at(&self.file, number.saturating_mul(self.page_size), &mut page) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return damaged("the file ends before it");
+            }
+            read => read?,
         }
         if Page(&page).number() == number {
             return Ok(page);
@@ -238,7 +241,7 @@ impl Guard {
     }
 }
 
-/// Returns the reason for damage if reading a page has failed because it is lost.
+/// Returns the reason for a lost page if reading it has failed because the disk does not have it.
 pub(super) fn lost_by_disk(error: &io::Error) -> Option<&'static str> {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return Some("the file ends before it");

@@ -140,9 +140,8 @@ impl Readable {
         }
         let bytes = match self.guard.page(number) {
             Ok(bytes) => bytes,
-            Err(BadPage::Io(error)) => return Err(error.into()),
-            Err(BadPage::Damaged { reason, .. }) => {
-                lost.push(lost_below(below, reason, !is_leaf));
+            Err(bad) => {
+                lost.push(lost_below(below, lost_page(bad)?.1, !is_leaf));
                 return Ok(());
             }
         };
@@ -185,9 +184,9 @@ impl Readable {
         };
         let pages = match self.guard.long_value(node) {
             Ok(pages) => pages,
-            Err(BadPage::Io(error)) => return Err(error.into()),
-            Err(BadPage::Damaged { page, reason }) => {
-                skip(page, reason);
+            Err(bad) => {
+                let (page, reason) = lost_page(bad)?;
+                skip(page.unwrap_or(first), reason);
                 return Ok(());
             }
         };
@@ -266,6 +265,15 @@ impl Readable {
         let all = record.branches.checked_add(record.leaves)?.checked_add(record.overflows)?;
         let leaves = record.leaves.checked_sub(found.leaves)?;
         Some(Found { leaves, all: all.checked_sub(found.all)? })
+    }
+}
+
+/// Returns the damaged page, if it is known, and the reason. A page that the disk can't read is lost for this copy, even if the disk can
+/// read it later.
+fn lost_page(bad: BadPage) -> io::Result<(Option<u64>, &'static str)> {
+    match bad {
+        BadPage::Damaged { page, reason } => Ok((Some(page), reason)),
+        BadPage::Io(error) => Ok((None, lost_by_disk(&error).ok_or(error)?)),
     }
 }
 
