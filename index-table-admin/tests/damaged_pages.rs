@@ -239,7 +239,7 @@ async fn an_export_ends_without_its_last_chunk_at_a_damaged_page() {
     assert!(complete > 5 && ended > 5, "{complete} {ended}");
 }
 
-/// The number of rows and of entries of each index, and whether the indexes agree with the rows.
+/// Builds the indexes, and returns the number of rows, and whether the entries agree with them.
 fn figures(dir: &Path) -> (u64, bool) {
     figures_of(&options().open(dir).expect("a store"))
 }

@@ -97,7 +97,8 @@ fn a_long_record_is_read_without_the_page_of_one_copy() -> TestResult {
         let second = Wide { id: 1, more: Some(3), ..Wide::default() };
         insert(&second)?;
         assert_eq!(rows()?, [first, second]);
-        assert!(finding(dir.path())?.contains(&format!("database `{database}`")));
+        // LMDB has not replaced the damaged value.
+        assert_eq!(finding(dir.path())?, found);
     }
     Ok(())
 }

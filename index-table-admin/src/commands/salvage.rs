@@ -104,7 +104,6 @@ pub(crate) fn salvage(
     )))
 }
 
-/// Describes lost keys.
 /// Opens the tables of which the program has the types, which builds their indexes. Returns the indexes that are not built. An error is
 /// shown, and the copy stays as it is.
 fn build(out: &Output, to: &Path, report: &SalvageReport, declared: &[Declared]) -> Vec<String> {
@@ -132,6 +131,7 @@ fn build(out: &Output, to: &Path, report: &SalvageReport, declared: &[Declared])
     to_build
 }
 
+/// Describes lost keys.
 fn line(lost: &LostRange, from: Option<&str>, to: Option<&str>) -> String {
     let from = from.map_or_else(|| "from the first key".to_owned(), |from| format!("from {from}"));
     let to = to.map_or_else(|| "to the last".to_owned(), |to| format!("before {to}"));

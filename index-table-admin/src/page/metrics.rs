@@ -99,7 +99,7 @@ pub(super) fn text(page: &Page) -> String {
     text.metric(
         "metrics_failed",
         "gauge",
-        "Values of a part of these metrics that could not be read, for example because of a damaged page.",
+        "Parts that are left out because they could not be read, for example because a page is damaged.",
         failed,
     );
     let readers = page.store.readers();

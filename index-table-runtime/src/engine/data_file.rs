@@ -164,8 +164,8 @@ pub(crate) fn is_checked() -> bool {
     lmdb::is_checked()
 }
 
-/// Calls `open`. Stores that this thread opens for writing meanwhile may have tables and indexes with a damaged root, for the tools
-/// that mend them, which check the pages before LMDB writes them.
+/// Calls `open`. A store that this thread opens for writing meanwhile may have a table or an index with a damaged root. This is for the
+/// tools that repair it: they check the pages before LMDB writes to them.
 pub fn repairing<T>(open: impl FnOnce() -> T) -> T {
     lmdb::repairing(open)
 }

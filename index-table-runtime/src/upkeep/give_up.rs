@@ -14,7 +14,7 @@ impl Store {
     /// Empties an index or an aggregate, so that it is built again from the rows: by a repository's `build`, or when a program opens
     /// the table next. Until then, queries of the index fail with [`Error::IndexNotReadable`].
     ///
-    /// This is the remedy for a damaged page of an index, which loses no row. Nothing of a damaged tree is read. Its pages are lost
+    /// This is the remedy for a damaged page of an index, which loses no row. LMDB reads nothing of a damaged tree. Its pages are lost
     /// until the store is copied without free pages ([`Backup::compact`](crate::Backup)). In a sharded store, only the damaged
     /// parts of the index are emptied or, if none is damaged, all of them.
     ///
@@ -25,9 +25,10 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownName`] for a table, an index or an aggregate that is not in the catalog, and for a change stream or a reference; [`Error::NotOffered`] if this process has the
-    /// table open, and for a store in memory or on a server; [`Error::DamagedFile`] if the catalog or the lists of free pages are
-    /// damaged; the [errors of writing](crate::Error#common-errors). After an error, nothing has changed in the shard.
+    /// [`Error::UnknownName`] for a table, an index or an aggregate that is not in the catalog, and for a change stream or a reference;
+    /// [`Error::NotOffered`] if this process has the table open, if no data file has the index yet, and for a store in memory or on a
+    /// server; [`Error::DamagedFile`] if the catalog or the lists of free pages are damaged; [`Error::MapFull`], because the map does
+    /// not grow for it; the [errors of writing](crate::Error#common-errors). After an error, nothing has changed in the shard.
     ///
     /// # Examples
     ///
@@ -74,9 +75,9 @@ impl Store {
             // A name that is not an index is refused before anything is emptied.
             plan(&engines.catalog()?, table, index)?;
             if parts.is_empty() {
-                let reason =
-                    format!("index `{index}` of table `{table}` has no entries to give up");
-                return Err(Error::internal(reason));
+                return Err(Error::NotOffered {
+                    what: "giving up an index that is not built yet, and so has no entries",
+                });
             }
             let is_damaged = parts.iter().any(|(_, is_intact)| !is_intact);
             for (engine, is_intact) in parts {

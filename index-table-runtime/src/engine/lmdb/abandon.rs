@@ -5,10 +5,10 @@
 //! is needed: the commit of any database writes its record in the same way. The pages of the tree belong to nothing from then on,
 //! and a copy without free pages leaves them out.
 //!
-//! The record of the tree, the state of the index and the new number of the table's record are in one commit. A process that is killed
+//! One commit has the record of the tree, the index state and the new number in the table's record. A process that is killed
 //! before it leaves the damaged index, and one that is killed after it an empty index that queries refuse and a build continues.
 
-use std::ops::Bound;
+use std::{ops::Bound, path::Path};
 
 use heed::{CommitOrAbort, DatabaseOpener, PutFlags, RwTxn, WithoutTls, types::Bytes};
 
@@ -20,7 +20,8 @@ use super::{
     journal::changes::Operation,
     named::Named,
     names::{CATALOG, Database, FILE, index_of},
-    pages,
+    pages::{self, Fault},
+    process,
     renamed::stored,
 };
 use crate::{
@@ -53,6 +54,15 @@ pub(super) fn abandon<'e>(
     }
 }
 
+/// Whether LMDB can't follow the pages of a database in the state of the transaction `txn`: one is damaged, or the disk can't read it.
+pub(super) fn is_lost(file: &Path, txn: u64, database: &str) -> Result<bool, Fault> {
+    match pages::damage_of(file, txn, database) {
+        Ok(damage) => Ok(damage.is_some()),
+        Err(Fault::Io(error)) if process::is_eio(&error) => Ok(true),
+        Err(fault) => Err(fault),
+    }
+}
+
 impl Engine {
     /// Whether the pages of an index are intact, in the last commit; `None` if the file has no such index.
     pub(crate) fn has_intact_index(&self, table: &str, index: &str) -> Result<Option<bool>> {
@@ -68,11 +78,11 @@ impl Engine {
         if !guard.has(&name) {
             return Ok(None);
         }
-        let damage = pages::damage_of(&self.path.join(FILE), txn.id() as u64, &name);
-        damage.map(|damage| Some(damage.is_none())).map_err(|fault| refused(&self.path, fault))
+        let is_lost = is_lost(&self.path.join(FILE), txn.id() as u64, &name);
+        is_lost.map(|is_lost| Some(!is_lost)).map_err(|fault| refused(&self.path, fault))
     }
 
-    /// Empties an index or aggregate, and writes the records that `plan` returns. A damaged tree is given up: nothing of it is read,
+    /// Empties an index or aggregate, and writes the records that `plan` returns. A damaged tree is given up: LMDB reads nothing of it,
     /// and its pages are lost until the file is copied without free pages. No open table may have the index, and no table may be
     /// opened until the function returns.
     ///
@@ -102,8 +112,7 @@ impl Engine {
             for (key, record) in records {
                 catalog.put(txn, recorder, key.as_bytes(), &record)?;
             }
-            let damage = pages::damage_of(&file, before, &name);
-            if damage.map_err(|fault| refused(&self.path, fault))?.is_none() {
+            if !is_lost(&file, before, &name).map_err(|fault| refused(&self.path, fault))? {
                 let database: Option<Database<'_>> = opener.open_database(txn, Some(&name))?;
                 if let Some(database) = database {
                     Named::new(database, &name).clear(txn, recorder)?;
@@ -115,17 +124,6 @@ impl Engine {
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
             Ok(CommitOrAbort::<(), ()>::Commit(()))
         });
-        let outcome = outcome
-            .map_err(|failure| self.not_committed(&mut turn.writing, logged.as_ref(), failure));
-        match outcome {
-            Ok(_) => {
-                if let Some(logged) = logged {
-                    self.logged(logged, number);
-                }
-                let lost = Self::refuse_lost_meanwhile(&mut turn.writing);
-                lost.map_err(|lost| failed(lost.into_error()))
-            }
-            Err(failure) => Err(self.ended(failure, turn.writing.retry)),
-        }
+        self.conclude(&mut turn.writing, (number, logged), outcome, || ())
     }
 }

@@ -19,8 +19,9 @@ use super::{
     error::{damaged, refused},
     gate::Kind,
     journal::changes::Operation,
-    names::index_of,
-    names::{CATALOG, Database, Env, FILE, LIST_COPIES, SEQUENCES, SHARD, SHARDS, databases_of},
+    names::{
+        CATALOG, Database, Env, FILE, LIST_COPIES, SEQUENCES, SHARD, SHARDS, databases_of, index_of,
+    },
     pages::{BadPage, Damage, FREE_PAGES, Guard, is_checked},
     renamed::{record_of_index, stored},
 };
@@ -73,7 +74,7 @@ fn named_by(database: &str) -> Option<(String, Option<String>)> {
     (!table.is_empty()).then(|| (table.to_owned(), part))
 }
 
-/// Returns whether the damage of a database loses rows, and what is lost, with the way out.
+/// Returns whether the damage of a database loses rows, and what is lost, with the way out unless that is a backup.
 fn consequence(database: &str, named: Option<&(String, Option<String>)>) -> (bool, String) {
     const SALVAGE: &str = "`index-table salvage STORE TO` copies everything to a new store";
     match (database, named) {
@@ -94,8 +95,8 @@ fn consequence(database: &str, named: Option<&(String, Option<String>)>) -> (boo
              store, and the program builds these indexes again"
                 .to_owned(),
         ),
-        (CATALOG, _) => (true, "all tables need it: restore a backup".to_owned()),
-        _ => (true, "restore a backup".to_owned()),
+        (CATALOG, _) => (true, "all tables need it".to_owned()),
+        _ => (true, "the records of shards are in it".to_owned()),
     }
 }
 
@@ -357,23 +358,13 @@ impl Engine {
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
             Ok(CommitOrAbort::Commit(()))
         });
-        let outcome = outcome
-            .map_err(|failure| self.not_committed(&mut turn.writing, logged.as_ref(), failure));
-        match outcome {
-            Ok(_) => {
-                if let Some(logged) = logged {
-                    self.logged(logged, number);
-                }
-                let mut known = self.known.lock();
-                for name in &removed {
-                    known.remove(name);
-                }
-                let lost = Self::refuse_lost_meanwhile(&mut turn.writing);
-                lost.map_err(|lost| (lost.into_error(), None))?;
-                Ok(dropped)
+        self.conclude(&mut turn.writing, (number, logged), outcome, || {
+            let mut known = self.known.lock();
+            for name in &removed {
+                known.remove(name);
             }
-            Err(failure) => Err(self.ended(failure, turn.writing.retry)),
-        }
+        })?;
+        Ok(dropped)
     }
 
     pub(super) fn records(&self, catalog: &Database<'_>, txn: &RoTxn<'_>) -> Result<Records> {

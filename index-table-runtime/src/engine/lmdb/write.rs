@@ -69,8 +69,8 @@ impl<'t, 's> Writer<'t, 's> {
         Ok(removed)
     }
 
-    /// Checks all pages of the table, of the records of all tables and of the lists of free pages, as they were before this
-    /// transaction, so that LMDB can follow them.
+    /// Checks the pages that LMDB follows when it writes to the table: the table's own, the catalog, the sequences and the lists of
+    /// free pages, in the state before this transaction.
     ///
     /// Cost: reads each page.
     pub(crate) fn check_pages(&self) -> Result<()> {

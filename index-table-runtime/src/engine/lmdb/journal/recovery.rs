@@ -33,7 +33,7 @@ pub(in crate::engine::lmdb) fn recover(
     recover_from(&found, 0, directory, known, (map_size, databases), prepare)
 }
 
-/// Returns the state of the last checkpoint of a data file that has to be recovered, and the number of commits after it. Writes
+/// Returns the state at the last checkpoint, and the number of commits after it, for a data file that has to be recovered. Writes
 /// nothing. `None` for a file that is complete.
 pub(in crate::engine::lmdb) fn checkpoint_of(
     directory: &Path,

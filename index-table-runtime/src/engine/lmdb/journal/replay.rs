@@ -13,7 +13,7 @@ use super::{
     weaken,
 };
 use crate::engine::lmdb::{
-    abandon::abandon,
+    abandon::{abandon, is_lost},
     names::{CATALOG, Database, Env, FILE, LIST_COPIES},
     pages::{self, Fault as Unreadable},
 };
@@ -172,8 +172,7 @@ pub(in crate::engine::lmdb) fn apply_sections(
                     // The commit may have given up a damaged tree, which LMDB can't empty.
                     if used.insert(name.to_owned()) && matches!(operation, Operation::Clear) {
                         let file = env.path().join(FILE);
-                        let damage = pages::damage_of(&file, copies.before, name);
-                        if damage.map_err(unreadable)?.is_some() {
+                        if is_lost(&file, copies.before, name).map_err(unreadable)? {
                             abandon(opener, txn, name)?;
                         }
                     }

@@ -1,9 +1,9 @@
 //! Checks whether LMDB could have written a file. LMDB does not check it.
 //!
 //! There are three checks, each of more pages. [`look_at_head`] checks the first two pages, before LMDB maps the
-//! file. [`look_at_snapshot`] checks the names, the root of each database and the small databases of all tables whenever a store is opened; with
-//! [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error and not a
-//! signal. [`sample`] finds leaves at equal distances, and [`share`] the part of the leaves between two keys, for
+//! file. [`look_at_snapshot`] checks the names, the root of each database and the small databases of all tables whenever a
+//! store is opened; with [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error
+//! and not a signal. [`sample`] finds leaves at equal distances, and [`share`] the part of the leaves between two keys, for
 //! estimates. [`Guard`] checks each page before LMDB follows it. [`used`] counts the pages in use.
 
 mod guard;
@@ -135,13 +135,7 @@ fn is_new(content: &[u8], size: usize) -> bool {
     })
 }
 
-/// A state that was checked.
-pub(super) struct Looked {
-    /// The first damage of each database.
-    pub(super) damages: Vec<Damage>,
-}
-
-/// Checks that the state of the transaction `txn` is intact, to the extent of `depth`. Returns `None` if the state is
+/// Checks the state of the transaction `txn` to the extent of `depth`, and returns the first damage of each database. Returns `None` if the state is
 /// too old. The caller has a read transaction with this state, so that its pages are not reused. Calls `progress` with
 /// the number of checked pages and the number of all pages.
 ///
@@ -151,7 +145,7 @@ pub(super) fn look_at_snapshot(
     txn: u64,
     depth: Depth,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Option<Looked>, Fault> {
+) -> Result<Option<Vec<Damage>>, Fault> {
     let mut file = File::open(path)?;
     // Transactions write the two pages alternately.
     let metas = metas(&mut file)?;
@@ -160,7 +154,7 @@ pub(super) fn look_at_snapshot(
     if depth == Depth::Everything {
         check_numbers(&mut file, metas)?;
     }
-    Ok(Some(Looked { damages }))
+    Ok(Some(damages))
 }
 
 /// Checks the lists of free pages in the state of the transaction `txn`.
@@ -181,8 +175,8 @@ pub(super) fn is_intact(path: &Path, txn: u64, database: &str) -> io::Result<boo
     }
 }
 
-/// Checks each page of a database in the state of the transaction `txn`, so that it can be emptied. Returns its damage. Damage of the
-/// lists of free pages or of the names is an error, and damage of other databases is ignored.
+/// Checks each page of a database in the state of the transaction `txn`, so that it can be emptied. Returns its damage. If the names, or
+/// the lists of free pages, are damaged, that is an error. Damage of other databases is ignored.
 pub(super) fn damage_of(path: &Path, txn: u64, database: &str) -> Result<Option<String>, Fault> {
     look_at_database(path, txn, database, false)
 }

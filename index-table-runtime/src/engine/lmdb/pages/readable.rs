@@ -1,7 +1,6 @@
 //! The entries of a damaged tree that can be read. A page that can't be read loses the keys between its bounds.
 //!
-//! The leaves below a damaged branch are found by elimination: each page of a state is in a tree, in a list of free pages, or part of a
-//! long value. If only one tree has a damaged branch, the leaves that nothing else has belong to it. This is given up if the lists of
+//! The leaves below a damaged branch are found by elimination: each page is in a tree, in a list of free pages, or in a long value. If only one tree has a damaged branch, the leaves that nothing else has belong to it. This is given up if the lists of
 //! free pages are damaged, if these leaves overlap, or if the record of the tree counts other pages than are left: the pages of an
 //! [abandoned](super::super::abandon) tree belong to nothing.
 

@@ -30,6 +30,8 @@ pub(super) struct PageCheck<'f> {
     /// The number of pages in the file.
     pages: u64,
     used: Bitmap,
+    /// Whether long values of the catalog can be damaged, as when a file is opened.
+    opens: bool,
     /// The pages of the database that is walked through, if they may have to be removed from `used`.
     own: Option<Vec<u64>>,
     /// The transaction of the last list of free pages.
@@ -100,6 +102,7 @@ impl<'f> PageCheck<'f> {
             page_size,
             pages,
             used,
+            opens: false,
             own: None,
             last_list: None,
             found: Vec::new(),
@@ -116,9 +119,15 @@ impl<'f> PageCheck<'f> {
         // Then, the list of free pages must contain all missing pages.
         let is_short = self.pages <= meta.last_page;
         let everything = self.depth == Depth::Everything;
+        self.opens = !everything;
         let free =
             self.database("of free pages", Of::FreePages, &meta.free, everything || is_short);
-        let free = self.noted(FREE_PAGES, free, &mut damages)?;
+        let free = damage(free)?;
+        let is_known = free.is_none();
+        if let Some(reason) = free {
+            self.used = Bitmap::new(meta.last_page + 1);
+            damages.push(Damage { database: FREE_PAGES.to_owned(), reason });
+        }
         if is_short
             && let Some(page) =
                 (self.pages.max(2)..=meta.last_page).find(|page| !self.used.has(*page))
@@ -127,7 +136,7 @@ impl<'f> PageCheck<'f> {
         }
         // Each commit except the first commit replaces pages, and lists the replaced pages.
         let has_lists = meta.txn > 1 || self.last_list.is_some();
-        if everything && free && has_lists && self.last_list != Some(meta.txn) {
+        if everything && is_known && has_lists && self.last_list != Some(meta.txn) {
             let (page, txn) = (meta.page, meta.txn);
             let reason = format!("page {page} has the state of another transaction than {txn}");
             return Err(reason.into());
@@ -148,21 +157,6 @@ impl<'f> PageCheck<'f> {
             damages.extend(walked.map(|reason| Damage { database: name.clone(), reason }));
         }
         Ok(damages)
-    }
-
-    /// Notes the damage of a database. Returns false if it is damaged.
-    fn noted(
-        &mut self,
-        database: &str,
-        walked: Result<()>,
-        damages: &mut Vec<Damage>,
-    ) -> Result<bool> {
-        let Some(reason) = damage(walked)? else { return Ok(true) };
-        damages.push(Damage { database: database.to_owned(), reason });
-        if database == FREE_PAGES {
-            self.used = Bitmap::new(self.meta.last_page + 1);
-        }
-        Ok(false)
     }
 
     /// Checks the lists of free pages.
@@ -303,12 +297,12 @@ impl<'f> PageCheck<'f> {
         Ok(())
     }
 
-    /// Whether the file can be opened without a long value: the long records of the catalog are lists, which have second copies. LMDB can
-    /// read any pages that the file has.
+    /// Whether a file is opened, which can do without this long value: the long records of the catalog are lists, which have second
+    /// copies. LMDB can read any pages that the file has. It must not replace the value, so this holds for no other check.
     fn has_copy(&self, tree: &Tree<'_>, first: u64, len: u64) -> bool {
         let end = first.saturating_add(layout::overflow_pages(len, self.page_size));
         let is_there = first > 1 && end <= self.pages;
-        self.depth == Depth::Roots && tree.name == format!("`{CATALOG}`") && is_there
+        self.opens && tree.name == format!("`{CATALOG}`") && is_there
     }
 
     fn leaf(&mut self, tree: &mut Tree<'_>, number: u64, node: &Node<'_>) -> Result<()> {
