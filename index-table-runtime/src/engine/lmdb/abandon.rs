@@ -112,14 +112,14 @@ impl Engine {
             for (key, record) in records {
                 catalog.put(txn, recorder, key.as_bytes(), &record)?;
             }
-            if !is_lost(&file, before, &name).map_err(|fault| refused(&self.path, fault))? {
+            if is_lost(&file, before, &name).map_err(|fault| refused(&self.path, fault))? {
+                abandon(opener, txn, &name)?;
+                recorder.add(&name, Operation::Clear)?;
+            } else {
                 let database: Option<Database<'_>> = opener.open_database(txn, Some(&name))?;
                 if let Some(database) = database {
                     Named::new(database, &name).clear(txn, recorder)?;
                 }
-            } else {
-                abandon(opener, txn, &name)?;
-                recorder.add(&name, Operation::Clear)?;
             }
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
             Ok(CommitOrAbort::<(), ()>::Commit(()))
