@@ -29,6 +29,7 @@
 /// [when something is wrong]: damage
 /// [the command line tool]: admin
 /// [tables without types]: tables
+/// [testing your program]: testing
 /// [guarantees and limits]: guarantees
 /// [what it is not for]: not_for
 /// [releases]: releases
@@ -341,6 +342,13 @@ pub mod tables {}
 /// The guarantees of the library, and its limits.
 #[doc = include_str!("guide/guarantees.md")]
 pub mod guarantees {}
+
+/// [when something is wrong]: damage
+/// [the command line tool]: admin
+///
+/// Stores, times and failures for tests.
+#[doc = include_str!("guide/testing.md")]
+pub mod testing {}
 
 /// [row versions]: versions
 /// [releases]: releases

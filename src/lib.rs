@@ -27,6 +27,7 @@
 //! [when something is wrong]: guide::damage
 //! [the command line tool]: guide::admin
 //! [tables without types]: guide::tables
+//! [testing your program]: guide::testing
 //! [guarantees and limits]: guide::guarantees
 //! [what it is not for]: guide::not_for
 //! [releases]: guide::releases
@@ -82,8 +83,8 @@ pub mod report {
     pub use index_table_runtime::{
         AggregateSize, ArchiveLag, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey,
         CatalogTable, ChangeConsumer, ChangeLag, Drained, Duplicate, Expired, FollowerLag, HotKey,
-        IndexSize, LoadReport, LoadedShard, MissingShard, MoveInfo, MoveState, Moved, PlannedMove,
-        PlannedShard, RangeInfo, RebalancePlan, ShardAdvice, ShardInfo, ShardStatus, StoreReport,
-        TableSize, TransactionResult, Upgraded,
+        IndexSize, LoadReport, LoadedShard, LostRange, MissingShard, MoveInfo, MoveState, Moved,
+        PlannedMove, PlannedShard, RangeInfo, RebalancePlan, SalvageReport, SalvagedTable,
+        ShardAdvice, ShardInfo, ShardStatus, StoreReport, TableSize, TransactionResult, Upgraded,
     };
 }

@@ -3,11 +3,12 @@
 use std::{io, path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
+use index_table::__private::admin::checked;
 
 use crate::{
     commands::{
-        analyze, copies, diff, dump, keys, moving, overview, readers, rows, schema, serve, shards,
-        status, streams, table_rows, upkeep, usage, whatif, writes,
+        analyze, copies, diff, dump, keys, moving, overview, readers, rows, salvage, schema, serve,
+        shards, status, streams, table_rows, upkeep, usage, whatif, writes,
     },
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
@@ -33,7 +34,7 @@ struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a check, a verification or another command has found damage, or `diff` a difference
+  1  a check, a verification or another command has found damage, `diff` a difference, or `status` a reason for attention
   2  wrong arguments
   3  the store, the table, the index, the row or the shard map does not exist
   4  not available now, for example because another process writes the store
@@ -140,7 +141,9 @@ pub(crate) enum Command {
     Whatif(whatif::WhatIf),
     /// Check the structure of each page in use.
     Check(Dir),
-    /// Show the durability of the store, and why it is not the journal.
+    /// Show the health of the store, the most urgent reason first, and its durability.
+    ///
+    /// The exit code is 1 if the store needs attention.
     Status(Dir),
     /// List the processes that read the store, and how old their snapshots are.
     Readers(Dir),
@@ -174,10 +177,22 @@ pub(crate) enum Command {
         /// The directory of the copy.
         to: PathBuf,
     },
+    /// Copy everything that can be read of a damaged store to a directory that does not exist.
+    ///
+    /// A damaged index is not copied: the program builds it. The exit code is 1 if rows are lost, which are listed by their keys.
+    Salvage {
+        /// The directory of the damaged store.
+        #[arg(value_name = "STORE")]
+        dir: PathBuf,
+        /// The directory of the copy.
+        to: PathBuf,
+    },
     /// Apply the commits in the journal, after the process that wrote the store was killed. This writes.
     Recover(Written),
     /// Drop the indexes that are no longer declared. This writes.
     DropRetired(Written),
+    /// Build the indexes that are not readable, while others read and write. This writes.
+    Build(upkeep::Build),
     /// Serve a page that shows the store in a browser, and metrics for Prometheus. It only reads.
     Serve(serve::Serve),
     /// Show the counters of queries and writes in the memory of a service, from the page that it mounts.
@@ -235,6 +250,8 @@ impl Command {
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
             Self::Recover(store) => copies::recover(out, &store),
             Self::DropRetired(store) => copies::drop_retired(out, &store),
+            Self::Build(build) => build.run(out, declared),
+            Self::Salvage { dir, to } => salvage::salvage(out, &dir, &to, declared),
             Self::Serve(serve) => serve.run(out, declared),
             Self::Usage(usage) => usage.run(out),
             Self::Consumers(Dir { dir }) => streams::consumers(out, &dir),
@@ -269,8 +286,6 @@ enum TypedCommand {
     Verify(upkeep::Chosen<Dir>),
     /// Correct the entries that differ from the rows. This writes.
     Repair(upkeep::Chosen<Written>),
-    /// Build the indexes that are not readable, while others read and write. This writes.
-    Build(upkeep::Build),
     /// Rewrite rows of older versions in the current version. This writes.
     Upgrade(upkeep::Chosen<Written>),
     /// Delete expired rows. This writes.
@@ -297,7 +312,6 @@ impl TypedCommand {
             Self::Any(command) => command.run(out, tables),
             Self::Verify(chosen) => chosen.verify(out, tables),
             Self::Repair(chosen) => chosen.repair(out, tables),
-            Self::Build(build) => build.run(out, tables),
             Self::Upgrade(chosen) => chosen.upgrade(out, tables),
             Self::Expire(expire) => expire.run(out, tables),
             Self::Move(moving) => moving.run(out, tables),
@@ -339,7 +353,7 @@ pub(crate) fn run_typed(tables: &[Declared]) -> ExitCode {
         Err(code) => return code,
     };
     let out = Output::new(form.json, form.color);
-    finish(&out, command.run(&out, tables))
+    finish(&out, checked(|| command.run(&out, tables)))
 }
 
 /// Runs a command of a process.
@@ -349,7 +363,7 @@ pub(crate) fn run() -> ExitCode {
         Err(code) => return code,
     };
     let out = Output::new(form.json, form.color);
-    finish(&out, command.run(&out, &[]))
+    finish(&out, checked(|| command.run(&out, &[])))
 }
 
 /// Writes the error of a command, and returns its exit code.

@@ -42,6 +42,12 @@ impl Failure {
         Self::new(Code::Damage, message)
     }
 
+    /// Returns the kind and the message of a reason for the health of a store.
+    pub(crate) fn reason(self) -> (&'static str, String) {
+        let kind = if self.code == Code::Damage { "damage" } else { "error" };
+        (kind, self.message)
+    }
+
     pub(crate) fn other(message: impl Into<String>) -> Self {
         Self::new(Code::Other, message)
     }

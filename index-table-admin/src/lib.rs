@@ -19,7 +19,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | a check, a verification or another command has found damage, or `diff` a difference |
+//! | 1 | a check, a verification or another command has found damage, `diff` a difference, or `status` a reason for attention |
 //! | 2 | wrong arguments |
 //! | 3 | the store, the table, the index, the row or the shard map does not exist |
 //! | 4 | not available now: another process writes the store, a shard is missing, an index is not readable, a server can't be reached |
@@ -42,6 +42,7 @@ mod crash;
 mod diagram;
 mod failure;
 mod forms;
+mod health;
 mod interrupt;
 mod lines;
 mod names;
@@ -56,6 +57,7 @@ mod value;
 
 use std::process::ExitCode;
 
+pub use health::{Health, Reason, health};
 pub use page::{router, router_with_all_rows, router_with_rows};
 pub use typed::{Row, Tables};
 

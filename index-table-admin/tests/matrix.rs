@@ -28,6 +28,8 @@ const NO_SHARD: Expected = FailsWith(3, "no shard `south`");
 const NO_MAIN: Expected = FailsWith(3, "there is no shard `main`");
 const OTHER_WRITER: Expected = FailsWith(4, "another process writes");
 const RESTORE: Expected = FailsWith(1, "from a copy");
+const LOST: Expected = FailsWith(1, "`index-table salvage STORE TO`");
+const NO_SALVAGE: Expected = FailsWith(5, "`restore_shard` replaces a damaged shard");
 const NO_MOVE: Expected = FailsWith(3, "there is no unfinished move `7`");
 /// The page can't be served, so nothing is at its address.
 const NO_PAGE: Expected = FailsWith(4, "can't be reached");
@@ -161,6 +163,7 @@ fn all_commands_work_beside_a_writer_of_shards_or_name_it() {
     beside(write, || {
         run("beside a writer of shards", &orders(dir.path()).in_use(), |uses| match uses {
             uses if uses.writes() => OTHER_WRITER,
+            Uses::Salvage => NO_SALVAGE,
             _ => Done,
         });
     });
@@ -201,12 +204,14 @@ fn all_commands_report_a_damaged_file() {
         | "dump STORE TABLE"
         | "diff STORE STORE"
         | "whatif STORE --index NEW-INDEX"
-        | "put STORE TABLE LINES"
-        | "load STORE TABLE LINES --on-duplicate skip"
-        | "delete STORE TABLE VICTIM"
+        | "build STORE"
         | "verify STORE"
         | "repair STORE"
-        | "upgrade STORE" => RESTORE,
+        | "upgrade STORE" => LOST,
+        "salvage STORE COPY" => FailsWith(1, "could not be read"),
+        "put STORE TABLE LINES"
+        | "load STORE TABLE LINES --on-duplicate skip"
+        | "delete STORE TABLE VICTIM" => RESTORE,
         _ => on_a_plain_store(uses),
     });
 }
@@ -250,6 +255,8 @@ fn all_commands_work_in_the_middle_of_a_move() {
         run(&format!("a move: {state}"), &orders(&step(at)).word("MOVE", &id), |uses| match uses {
             Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
             Uses::MovesTable => NO_MAIN,
+            Uses::Salvage => NO_SALVAGE,
+            Uses::Health => FailsWith(1, "is unfinished"),
             _ => Done,
         });
         // Commands that only read recover the store too.
@@ -257,6 +264,8 @@ fn all_commands_work_in_the_middle_of_a_move() {
         run(&format!("killed in a move: {state}"), &killed, |uses| match uses {
             Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
             Uses::MovesTable => NO_MAIN,
+            Uses::Salvage => NO_SALVAGE,
+            Uses::Health => FailsWith(1, "is unfinished"),
             _ => Done,
         });
         states.push(state);
@@ -279,6 +288,8 @@ fn all_commands_name_a_missing_shard() {
         | Uses::Grows => Done,
         Uses::MovesTable => NO_MAIN,
         Uses::Resumes | Uses::Cancels => NO_MOVE,
+        Uses::Salvage => NO_SALVAGE,
+        Uses::Health => FailsWith(1, "shard `south` is not available"),
         _ => FailsWith(4, "move its directory back, or restore it from a backup"),
     });
 }
@@ -303,6 +314,7 @@ fn all_commands_work_on_a_server_or_name_the_alternative() {
         Uses::Check => FailsWith(5, "amcheck"),
         Uses::Readers => FailsWith(5, "pg_stat_activity"),
         Uses::Copy => FailsWith(5, "the server's backups"),
+        Uses::Salvage => FailsWith(2, "no pages to salvage"),
         Uses::Grows => FailsWith(5, "it is on a PostgreSQL server"),
         uses => on_a_plain_store(uses),
     });

@@ -213,7 +213,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// # Generated items
 ///
 /// The repository has `open`, `open_online`, `insert`, `put`, `update`, `try_update`, `delete`, `remove`,
-/// `get`, `all`, and `get_view` if there is a view. It dereferences to the `Table` of its rows, which has
+/// `get`, `all`, `get_live` if the rows expire, and `get_view` if there is a view. It dereferences to the `Table` of its rows, which has
 /// other methods, such as `replace`, `get_many`, `bulk_load`, `watch` and `verify`. An index on `a` and `b`
 /// adds these methods:
 ///
@@ -225,6 +225,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text or bytes, if it is a `String`, `Box<str>`, `Arc<str>`, `Cow<'static, str>` or `Vec<u8>`, or an `Option` of one of these |
 /// | `find_by_a_in`, `find_by_a_b_in` | the entries with the last field equal to one of several values, in the order of the index |
 /// | `get_by_a_b` | the row with these values, if the index is `unique` |
+/// | `get_by_a_b_live` | this row, unless it has expired, if the index is `unique` and the rows expire |
 /// | `get_view_by_a_b` | the view of this row, if the index is `unique` and there is a view |
 /// | `put_by_a_b` | nothing; inserts a row, or replaces the row with the same values, if the index is `unique` and has no `each` |
 /// | `delete_by_a_b` | whether a row with these values was deleted, if the index is `unique` |

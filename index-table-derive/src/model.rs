@@ -580,6 +580,8 @@ pub(crate) enum Form {
     StartingWith(Vec<KeyPart>, KeyPart),
     /// `get_by_email`: the row whose fields have these values.
     Get(Vec<KeyPart>),
+    /// `get_by_email_live`: the row whose fields have these values, unless it has expired.
+    GetLive(Vec<KeyPart>),
     /// `get_view_by_email`: the view of the row whose fields have these values.
     GetView(Vec<KeyPart>),
     /// `put_by_email`: replaces the row with the same values of these fields.

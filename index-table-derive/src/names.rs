@@ -130,6 +130,13 @@ impl Types {
     }
 }
 
+/// Whether the rows have a view, and whether they expire.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows {
+    pub(crate) viewed: bool,
+    pub(crate) expires: bool,
+}
+
 /// Returns the query methods of the primary key and of each index.
 ///
 /// If several keys begin with the same fields, the methods query one of these keys: the key without further
@@ -144,7 +151,7 @@ pub(crate) fn queries(
     primary_key: &[Rc<Field>],
     place: Span,
     indexes: &[(Rc<Index>, Span)],
-    viewed: bool,
+    Rows { viewed, expires }: Rows,
     errors: &Diagnostics,
 ) -> Vec<Query> {
     let rows = Owner {
@@ -183,6 +190,10 @@ pub(crate) fn queries(
             && index.unique
         {
             methods.add(owner, format!("get_by_{}", index.name), Form::Get(index.parts.clone()));
+            if expires {
+                let form = Form::GetLive(index.parts.clone());
+                methods.add(owner, format!("get_by_{}_live", index.name), form);
+            }
             // With several keys per row, a row could replace several rows.
             if !index.parts.iter().any(KeyPart::is_each) {
                 let form = Form::PutBy(index.parts.clone());
@@ -417,6 +428,7 @@ fn describe(form: &Form) -> String {
         Form::In(leading, last) => by("the search for several values", leading, Some(last)),
         Form::StartingWith(leading, last) => by("the search for a prefix", leading, Some(last)),
         Form::Get(parts) => by("the look-up", parts, None),
+        Form::GetLive(parts) => by("the look-up of a row that has not expired", parts, None),
         Form::GetView(parts) => by("the view", parts, None),
         Form::PutBy(parts) => by("the replacement", parts, None),
         Form::DeleteBy(parts) => by("the deletion", parts, None),

@@ -61,9 +61,16 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         }
         ("upgrade", _) => Ok(store.upgrade().map(drop)?),
         ("drain", _) => {
-            tables.people.drain(store, 1000)?;
-            tables.ledger.drain(store, 1000)?;
-            Ok(tables.orders.drain(store, 1000).map(drop)?)
+            let drained = [
+                tables.people.drain(store, 1000),
+                tables.ledger.drain(store, 1000),
+                tables.orders.drain(store, 1000),
+            ];
+            drained.into_iter().try_for_each(|drained| match drained {
+                // The messages of other rows would wait too, as long as the move is interrupted.
+                Err(error @ Error::ShardReadOnly { .. }) => wrong(error.to_string()),
+                drained => Ok(drained.map(drop)?),
+            })
         }
         ("remove-old", _) => {
             tables.people.remove_old_changes(store, u64::MAX)?;

@@ -51,8 +51,9 @@ pub use query::{
 };
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{
-    ArchiveLag, Backup, Follower, FollowerLag, GroupWriter, QueueFull, ReadTxn, Readers,
-    RestoreArchive, ShardId, Store, Submission, Submitted, TransactionResult, WriteTxn,
+    ArchiveLag, Backup, Follower, FollowerLag, GroupWriter, LostRange, QueueFull, ReadTxn, Readers,
+    RestoreArchive, SalvageReport, SalvagedTable, ShardId, Store, Submission, Submitted,
+    TransactionResult, WriteTxn,
 };
 pub use table::{
     AggregateSize, Aggregates, ChangeBatch, ChangeWorker, Changes, EncodedKey, IndexSize, Parts,

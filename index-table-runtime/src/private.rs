@@ -47,7 +47,7 @@ pub use crate::{
         GroupWriter, QueueFull, ReadTxn, ShardId, Shareable, Store, Submission, Submitted,
         WriteTxn, watch::Watch,
     },
-    table::{Aggregates, KeyedTable, Named, Table, is_repository},
+    table::{Aggregates, KeyedTable, Named, Table, is_repository, live},
     upkeep::{
         build::Build,
         bulk::BulkLoad,
@@ -64,7 +64,7 @@ pub mod admin {
     #[cfg(feature = "json")]
     pub use crate::model::exact::{instant, key_of, value_of};
     pub use crate::{
-        engine::{CommittedRow, ReaderSlot, ReaderSlots, reader_slots},
+        engine::{CommittedRow, ReaderSlot, ReaderSlots, checked, reader_slots, repairing},
         model::{
             key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
             row::RowValue,

@@ -65,7 +65,7 @@ fn a_store_without_a_readable_page_of_second_copies_is_read_and_written() -> Tes
     zero_page(dir.path(), ".lists", "orders")?;
     let found = finding(dir.path())?;
     assert!(found.contains("database `.lists`"), "{found}");
-    assert!(found.contains("restore the directory from a copy"), "{found}");
+    assert!(found.contains("`index-table salvage STORE TO` copies everything"), "{found}");
     assert_eq!(rows(dir.path())?, [text(1)]);
     insert(dir.path(), &number(2))?;
     assert_eq!(rows(dir.path())?, [text(1), number(2)]);
@@ -97,7 +97,8 @@ fn a_long_record_is_read_without_the_page_of_one_copy() -> TestResult {
         let second = Wide { id: 1, more: Some(3), ..Wide::default() };
         insert(&second)?;
         assert_eq!(rows()?, [first, second]);
-        assert!(finding(dir.path())?.contains(&format!("database `{database}`")));
+        // LMDB has not replaced the damaged value.
+        assert_eq!(finding(dir.path())?, found);
     }
     Ok(())
 }

@@ -99,7 +99,41 @@ fn queries_return_expired_rows_unless_live() -> Result<()> {
         assert_eq!(sessions.find_by_user(&txn, 0).count()?, 3);
         let live: Vec<_> = sessions.find_by_user(&txn, 0).live().rows().collect::<Result<_>>()?;
         assert_eq!(live, [session(0), Session { ends: Some(later), ..session(3) }]);
+        let get = |id| Ok::<_, Error>((sessions.get(&txn, id)?, sessions.get_live(&txn, id)?));
+        assert!(matches!(get(1)?, (Some(_), None)));
+        for id in [0, 3] {
+            let (found, live) = get(id)?;
+            assert!(found.is_some() && found == live);
+        }
+        assert_eq!(get(9)?, (None, None));
     }
+    Ok(())
+}
+
+#[test]
+fn a_unique_index_has_a_look_up_without_expired_rows() -> Result<()> {
+    #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(expires = ends)]
+    #[index(token, unique)]
+    struct Invitation {
+        #[primary_key]
+        id: u32,
+        token: String,
+        ends: SystemTime,
+    }
+
+    let store = Store::in_memory();
+    let invitations = InvitationRepository::open(&store)?;
+    let later = SystemTime::now() + Duration::from_hours(1);
+    let invitation = |id, ends| Invitation { id, token: format!("token-{id}"), ends };
+    store.transaction(|txn| {
+        invitations.insert(txn, &invitation(1, at(1)))?;
+        invitations.insert(txn, &invitation(2, later))
+    })?;
+    let txn = store.read()?;
+    assert!(invitations.get_by_token(&txn, "token-1")?.is_some());
+    assert_eq!(invitations.get_by_token_live(&txn, "token-1")?, None);
+    assert_eq!(invitations.get_by_token_live(&txn, "token-2")?, Some(invitation(2, later)));
     Ok(())
 }
 

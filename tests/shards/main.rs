@@ -29,6 +29,7 @@ mod load;
 #[path = "../support/kinds.rs"]
 mod methods;
 mod missing;
+mod months;
 mod moves;
 mod moves_global;
 mod moves_otherwise;

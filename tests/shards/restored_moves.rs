@@ -2,7 +2,7 @@
 
 use std::{fs, panic, path::Path};
 
-use index_table::{Error, IndexTable, Result, ShardMap, Store};
+use index_table::{Error, IndexTable, Result, ShardMap, Store, report::MoveState};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::reason;
@@ -148,5 +148,118 @@ fn the_directory_of_the_lost_shard_must_not_exist() -> Result<()> {
     assert!(reason(refused).contains("exists; move it away first"));
     drop(store);
     assert_eq!(keys(&Store::open(&shop)?)?, of(&[1, 11, 12]));
+    Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "bills", shard_by = tenant)]
+#[indexes((tenant, code, unique), (code, scope = "global"))]
+#[aggregate(paid)]
+struct Bill {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u32,
+    code: u32,
+    paid: bool,
+}
+
+/// When the process of a move ends: after so many reports of its progress, or after the move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Reports(usize),
+    Moved,
+    Cancelled,
+}
+
+/// Makes a backup during the move of a tenant from `a` to `b`, after so many reports of its progress. Loses these shards after the
+/// end of the process, restores them, and ends the move. Returns the reason if the backup is refused.
+fn restored_during_move(lost: &[&str], reports: usize, end: End) -> Result<Option<String>> {
+    let what = format!("{lost:?} from a backup at {reports}, {end:?}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    {
+        let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
+        let options = Store::options().shard("a", "a").shard("b", "b").shard("c", "c");
+        let store = options.map("bills", map).open(&shop)?;
+        let bills = BillRepository::open(&store)?;
+        let bill = |tenant, number| Bill { tenant, number, code: number, paid: number % 3 == 0 };
+        store.transaction(|txn| {
+            (0..600).try_for_each(|number| bills.insert(txn, &bill(1, number)))?;
+            [2, 11, 21].into_iter().try_for_each(|tenant| bills.insert(txn, &bill(tenant, 7)))
+        })?;
+        let mut reported = 0;
+        let moving = store.move_range("bills", 1u32..=1, "b").progress(|_| {
+            if reported == reports {
+                store.backup_to(&backup).expect("a backup");
+            }
+            let is_cancelled = end == End::Cancelled && reported == reports;
+            if end == End::Reports(reported) || is_cancelled {
+                panic::resume_unwind(Box::new(()));
+            }
+            reported += 1;
+        });
+        let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| moving.run()));
+        assert_eq!(ended.is_ok(), end == End::Moved, "{what}");
+        if end == End::Cancelled {
+            store.cancel_move(store.moves()?.first().expect("a move").id)?;
+        }
+    }
+    for lost in lost {
+        fs::remove_dir_all(shop.join(lost)).expect("removed");
+    }
+    let store = Store::open(&shop)?;
+    let opened = reports.is_multiple_of(2).then(|| BillRepository::open(&store)).transpose()?;
+    for lost in lost {
+        let number = i32::from(*lost != "a");
+        let backup = backup.join(format!("shard.{number}"));
+        match store.restore_shard(&store.shard(lost)?, backup) {
+            Err(Error::ShardRefused { reason, .. }) => return Ok(Some(reason)),
+            restored => restored.unwrap_or_else(|error| panic!("{what}: {error}")),
+        }
+    }
+    let bills = opened.map_or_else(|| BillRepository::open(&store), Ok)?;
+    for begun in store.moves()? {
+        let result = if begun.state == MoveState::Copying && reports == 0 {
+            store.cancel_move(begun.id)
+        } else {
+            store.resume_move(begun.id).run().map(drop)
+        };
+        result.unwrap_or_else(|error| panic!("{what}: {begun}: {error}"));
+    }
+    let report = store.verify()?;
+    assert!(report.is_clean(), "{what}: {report}");
+    drop((store, bills));
+    let store = Store::open(&shop)?;
+    let bills = BillRepository::open(&store)?;
+    assert!(store.moves()?.is_empty(), "{what}");
+    store.move_range("bills", 1u32..=1, "a").run()?;
+    assert_eq!(bills.all(&store.read()?).count()?, 603, "{what}");
+    assert!(store.verify()?.is_clean(), "{what}");
+    Ok(None)
+}
+
+#[test]
+fn a_move_ends_after_shards_were_restored_from_a_backup_during_the_move() -> Result<()> {
+    for lost in [&["a"][..], &["b"], &["a", "b"], &["b", "a"]] {
+        // The copies are made, and then removed from the source.
+        for reports in [0, 2, 3] {
+            let mut ends = vec![End::Reports(reports), End::Moved];
+            ends.extend((reports < 3).then_some(End::Reports(3)));
+            ends.extend((reports < 2).then_some(End::Cancelled));
+            for end in ends {
+                let is_refused = match end {
+                    // The backup has rows that belong to the other shard, or only a part of the rows of its keys.
+                    End::Moved => reports < if lost == ["a"] { 3 } else { 2 },
+                    End::Cancelled => lost == ["b"],
+                    End::Reports(_) => false,
+                };
+                let refused = restored_during_move(lost, reports, end)?;
+                let what = format!("{lost:?} from a backup at {reports}, {end:?}: {refused:?}");
+                assert_eq!(refused.is_some(), is_refused, "{what}");
+                assert!(refused.is_none_or(|reason| reason.contains("restore a ")), "{what}");
+            }
+        }
+    }
     Ok(())
 }

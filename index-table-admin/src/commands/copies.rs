@@ -62,7 +62,7 @@ fn copied(out: &Output, from: &Path, to: &Path) -> Result<(), Failure> {
 }
 
 /// Checks the path of a copy: nothing is there, its parent exists, and it is not in a store or in the copied directory.
-fn check_place(to: &Path, from: &Path) -> Result<(), Failure> {
+pub(super) fn check_place(to: &Path, from: &Path) -> Result<(), Failure> {
     if Server::of(to)?.is_some() {
         return Err(Failure::arguments("a copy is a directory, and not on a server"));
     }
@@ -90,7 +90,7 @@ fn check_place(to: &Path, from: &Path) -> Result<(), Failure> {
 }
 
 /// Returns the failure of a copy, with advice if its directory can't be created.
-fn of_copy(error: Error, to: &Path) -> Failure {
+pub(super) fn of_copy(error: Error, to: &Path) -> Failure {
     let parent = to.parent().unwrap_or(to);
     match &error {
         Error::Io { path, source }
@@ -106,7 +106,7 @@ fn of_copy(error: Error, to: &Path) -> Failure {
 }
 
 /// After Ctrl-C, removes the incomplete copy.
-fn clean_on_ctrl_c(out: &Output, to: &Path) {
+pub(super) fn clean_on_ctrl_c(out: &Output, to: &Path) {
     let to = to.to_owned();
     on_ctrl_c(out, "there is no copy; run the command again", move || {
         remove_partial(&to);

@@ -10,6 +10,7 @@ pub(crate) mod overview;
 pub(crate) mod readers;
 mod restored;
 pub(crate) mod rows;
+pub(crate) mod salvage;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod shards;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::Args;
-use index_table::{IndexState, OnDuplicate, Progress, VerifyReport};
+use index_table::{__private::admin::repairing, IndexState, OnDuplicate, Progress, VerifyReport};
 use serde_json::json;
 
 use super::{rows::find, writes::PlainLoad};
@@ -44,14 +44,46 @@ pub(crate) struct Build {
     /// Also build indexes that running clients of an earlier release don't declare. They can't write the table from then on.
     #[arg(long)]
     refuse_earlier_releases: bool,
+    /// Give up this index first, whose pages are damaged: nothing of it is read, and it is built again from the rows. Without the
+    /// types of a program, it is only emptied, and the program builds it when it opens the table.
+    #[arg(long, num_args = 2, value_names = ["TABLE", "INDEX"], conflicts_with = "table")]
+    rebuild: Option<Vec<String>>,
 }
 
 impl Build {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(out, &self.chosen.dir)?;
+        if declared.is_empty() && self.rebuild.is_none() {
+            return Err(Failure::arguments(
+                "building an index needs the types of the program, which builds it when it opens the table; give \
+                 `--rebuild TABLE INDEX` to give up a damaged index first",
+            ));
+        }
+        let opened = repairing(|| Opened::to_write(out, &self.chosen.dir))?;
         on_ctrl_c(out, CONTINUES, || ());
+        let given_up = match self.rebuild.as_deref() {
+            Some([table, index]) => {
+                opened.store.give_up_index(table, index)?;
+                Some(table)
+            }
+            _ => None,
+        };
+        let tables = match given_up {
+            Some(name) => declared.iter().filter(|table| table.is_named(name)).collect(),
+            None => self.chosen.tables(&opened, declared)?,
+        };
+        if let Some([table, index]) = self.rebuild.as_deref()
+            && tables.is_empty()
+        {
+            let value = json!({ "table": table, "index": index, "state": "given up" });
+            return Ok(out.put(&value, |text| {
+                writeln!(
+                    text,
+                    "index `{table}.{index}` is given up; the program builds it when it opens the table"
+                )
+            })?);
+        }
         let mut reports = Vec::new();
-        for table in self.chosen.tables(&opened, declared)? {
+        for table in tables {
             let bar = Bar::new();
             let mut progress = |at: Progress| bar.show(at);
             let table = table.open_online(&opened.store)?;
@@ -130,7 +162,7 @@ impl Chosen<Dir> {
 
 impl Chosen<Written> {
     pub(crate) fn repair(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(out, &self.dir)?;
+        let opened = repairing(|| Opened::to_write(out, &self.dir))?;
         on_ctrl_c(out, "the table is unchanged; run the command again", || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened, declared)? {

@@ -15,7 +15,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_core::Stream;
-use index_table::__private::admin::UntypedEntry;
+use index_table::__private::admin::{UntypedEntry, checked};
 use tokio::sync::{
     mpsc::{self, error::TrySendError},
     oneshot,
@@ -60,7 +60,7 @@ impl Export {
         let (begin, head) = oneshot::channel();
         let export = move || {
             let _turn = turn;
-            self.run(&page, begin, &chunks);
+            checked(|| self.run(&page, begin, &chunks));
         };
         drop(tokio::task::spawn_blocking(export));
         match head.await {

@@ -122,6 +122,22 @@ mod tests {
         drop(taken);
     }
 
+    #[tokio::test]
+    async fn the_health_has_a_turn_of_its_own_and_is_always_json() {
+        let (_dir, store, _notes) = store();
+        let mut page = Page::new(store, &[]);
+        page.limits.request = Duration::from_millis(500);
+        let (turns, health) = (Arc::clone(&page.turns), Arc::clone(&page.health));
+        let router = build(page);
+        let _taken = turns.acquire_many(AT_ONCE as u32).await.expect("all turns");
+        let healthy = (StatusCode::OK, r#"{"reasons":[]}"#.to_owned());
+        assert_eq!(get(&router, "/healthz").await, healthy);
+        let _own = health.acquire().await.expect("the turn");
+        let (status, body) = get(&router, "/healthz").await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(body.starts_with(r#"{"reasons":[{"kind":"busy""#), "{body}");
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_thousand_requests_at_once_take_turns() {
         let (_dir, store, _notes) = store();

@@ -80,14 +80,28 @@ fn sample<'s>(labels: impl Into<Vec<(&'s str, &'s str)>>, value: impl Display) -
     (labels.into(), value.to_string())
 }
 
-pub(super) fn text(page: &Page) -> Result<String, Failure> {
+pub(super) fn text(page: &Page) -> String {
     let mut text = Text::default();
-    sizes(&mut text, page)?;
+    // A part that can't be read, for example because of a damaged page, must not hide the others.
+    let mut failed = Vec::new();
+    let mut part = |name: &'static str, outcome: Result<usize, Failure>| {
+        failed.push((name, outcome.unwrap_or(1)));
+    };
+    part("sizes", sizes(&mut text, page));
+    part("states", states(&mut text, page).map(|()| 0));
     usage(&mut text, page);
     latencies(&mut text, page);
-    lag(&mut text, page)?;
-    consumers(&mut text, page)?;
-    copies(&mut text, page)?;
+    part("queues", lag(&mut text, page));
+    part("consumers", consumers(&mut text, page));
+    part("copies", copies(&mut text, page).map(|()| 0));
+    part("shards", shards(&mut text, page).map(|()| 0));
+    let failed = failed.into_iter().map(|(name, count)| sample([("part", name)], count));
+    text.metric(
+        "metrics_failed",
+        "gauge",
+        "Parts that are left out because they could not be read, for example because a page is damaged.",
+        failed,
+    );
     let readers = page.store.readers();
     text.metric(
         "readers",
@@ -102,11 +116,11 @@ pub(super) fn text(page: &Page) -> Result<String, Failure> {
         "Age of the oldest read transaction of this process.",
         [sample([], oldest)],
     );
-    shards(&mut text, page)?;
-    Ok(text.0)
+    text.0
 }
 
-fn sizes(text: &mut Text, page: &Page) -> Result<(), Failure> {
+/// Returns the number of parts that are left out.
+fn sizes(text: &mut Text, page: &Page) -> Result<usize, Failure> {
     let sizes = page.sizes()?;
     let rows = sizes.iter().map(|size| sample([("table", size.table)], size.rows));
     text.metric("rows", "gauge", "Rows of a table.", rows);
@@ -132,6 +146,10 @@ fn sizes(text: &mut Text, page: &Page) -> Result<(), Failure> {
     text.metric("aggregate_groups", "gauge", "Groups of an aggregate.", groups);
     let bytes = aggregates().map(|(labels, aggregate)| sample(labels, aggregate.bytes));
     text.metric("aggregate_bytes", "gauge", "Bytes of the pages of an aggregate.", bytes);
+    Ok(sizes.damage.len())
+}
+
+fn states(text: &mut Text, page: &Page) -> Result<(), Failure> {
     let catalog = page.store.catalog()?;
     let states = catalog.tables.iter().flat_map(|table| {
         let declared = table.indexes.iter().filter(|index| index.state != IndexState::Retired);
@@ -194,14 +212,15 @@ fn latencies(text: &mut Text, page: &Page) {
     text.histogram("query_duration_seconds", help, queries);
 }
 
-fn consumers(text: &mut Text, page: &Page) -> Result<(), Failure> {
+/// Returns the number of tables that are left out.
+fn consumers(text: &mut Text, page: &Page) -> Result<usize, Failure> {
     let txn = page.store.read()?;
-    let mut found = Vec::new();
+    let (mut found, mut failed) = (Vec::new(), 0);
     for table in page.store.untyped_tables() {
         match table.change_consumers(&txn) {
             Ok(all) => found.extend(all.into_iter().map(|own| (table.name(), own))),
             Err(Error::ShardUnavailable { .. }) => {}
-            Err(error) => return Err(error.into()),
+            Err(_) => failed += 1,
         }
     }
     drop(txn);
@@ -232,7 +251,7 @@ fn consumers(text: &mut Text, page: &Page) -> Result<(), Failure> {
         "Changes that were removed before a consumer committed them.",
         each(missed),
     );
-    Ok(())
+    Ok(failed)
 }
 
 /// The archive, and the follower.
@@ -259,14 +278,15 @@ fn copies(text: &mut Text, page: &Page) -> Result<(), Failure> {
     Ok(())
 }
 
-fn lag(text: &mut Text, page: &Page) -> Result<(), Failure> {
+/// Returns the number of tables that are left out.
+fn lag(text: &mut Text, page: &Page) -> Result<usize, Failure> {
     let txn = page.store.read()?;
-    let mut lags = Vec::new();
+    let (mut lags, mut failed) = (Vec::new(), 0);
     for table in page.store.untyped_tables() {
         match table.lag(&txn) {
             Ok(Some(lag)) => lags.push((table.name(), lag)),
             Ok(None) | Err(Error::ShardUnavailable { .. }) => {}
-            Err(error) => return Err(error.into()),
+            Err(_) => failed += 1,
         }
     }
     let pending = lags.iter().map(|(table, lag)| sample([("table", *table)], lag.messages));
@@ -276,7 +296,7 @@ fn lag(text: &mut Text, page: &Page) -> Result<(), Failure> {
     text.metric("lag_seconds", "gauge", "Age of the oldest pending message.", behind);
     let dead = lags.iter().map(|(table, lag)| sample([("table", *table)], lag.dead_letters));
     text.metric("dead_letters", "gauge", "Messages that could not be applied.", dead);
-    Ok(())
+    Ok(failed)
 }
 
 fn shards(text: &mut Text, page: &Page) -> Result<(), Failure> {

@@ -24,7 +24,7 @@ mod schema;
 mod shards;
 mod streams;
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -35,11 +35,12 @@ use axum::{
     routing::get,
 };
 use index_table::{
-    __private::admin::{RecordedTables, UntypedEntry, UntypedTable},
+    __private::admin::{RecordedTables, UntypedEntry, UntypedTable, checked},
     Error, Store,
     report::{Catalog, FollowerLag, TableSize},
 };
 use maud::Markup;
+use serde_json::json;
 use tokio::sync::Semaphore;
 
 use self::{
@@ -52,6 +53,7 @@ use self::{
 use crate::{
     commands::shards::Ranges,
     failure::{Code, Failure},
+    health::of_store,
     typed::{self, Declared, Tables, Typed},
 };
 
@@ -72,6 +74,7 @@ const FRESH: Duration = Duration::from_secs(10);
 /// | `/lists/{table}` | the lists of the fields of stored rows, oldest first |
 /// | `/shards` | the ranges of the shard maps, the load of the shards, and moves with their progress |
 /// | `/streams` | the lag of consumers of change streams, eventual indexes, the archive and followers |
+/// | `/healthz` | the [`health`](crate::health()) of the store as JSON; the status is 200 or 503 |
 /// | `/metrics` | usage, latencies, sizes, readers, lag and shards as Prometheus text |
 ///
 /// It shows the tables with a repository in use, with the keys of their rows; [`router_with_rows`] and [`router_with_all_rows`] show
@@ -180,6 +183,7 @@ fn build(page: Page) -> Router {
         .route("/shards", get(shards))
         .route("/streams", get(streams))
         .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
         .route("/style.css", get(async || asset("text/css", include_str!("style.css"))))
         .route("/live.js", get(async || asset("text/javascript", include_str!("live.js"))))
         .route("/icon.svg", get(async || asset("image/svg+xml", include_str!("icon.svg"))))
@@ -212,13 +216,31 @@ struct Page {
     notes: Vec<String>,
     token: Option<Token>,
     turns: Arc<Semaphore>,
+    /// The turn of `/healthz`, so that slow views don't delay it.
+    health: Arc<Semaphore>,
     exports: Arc<Semaphore>,
     limits: Limits,
-    sizes: Cached<Vec<TableSize>>,
+    sizes: Cached<Sizes>,
     ranges: Cached<Ranges>,
     keys: Cached<Option<KeysOfIndex>>,
     lists: Cached<Counted>,
     follower: Cached<Option<FollowerLag>>,
+}
+
+/// The sizes of the tables.
+#[derive(Default)]
+struct Sizes {
+    tables: Vec<TableSize>,
+    /// The damage of the parts that are left out.
+    damage: Vec<String>,
+}
+
+impl Deref for Sizes {
+    type Target = [TableSize];
+
+    fn deref(&self) -> &[TableSize] {
+        &self.tables
+    }
 }
 
 impl Page {
@@ -232,6 +254,7 @@ impl Page {
             notes: Vec::new(),
             token: None,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            health: Arc::new(Semaphore::new(1)),
             exports: Arc::new(Semaphore::new(EXPORTS)),
             limits: Limits::default(),
             sizes: Cached::default(),
@@ -270,10 +293,13 @@ impl Page {
     }
 
     /// Returns the sizes of all tables, counted a short time ago; none of them if a shard is missing.
-    fn sizes(&self) -> Result<Arc<Vec<TableSize>>, Failure> {
-        self.sizes.get("", FRESH, || match self.store.sizes() {
-            Err(Error::ShardUnavailable { .. }) => Ok(Vec::new()),
-            sizes => Ok(sizes?),
+    fn sizes(&self) -> Result<Arc<Sizes>, Failure> {
+        self.sizes.get("", FRESH, || match self.store.readable_sizes() {
+            Err(Error::ShardUnavailable { .. }) => Ok(Sizes::default()),
+            sizes => {
+                let (tables, damage) = sizes?;
+                Ok(Sizes { tables, damage: damage.iter().map(ToString::to_string).collect() })
+            }
         })
     }
 
@@ -319,13 +345,25 @@ async fn read(
     up: &'static str,
     view: impl FnOnce(&Page) -> Result<String, Failure> + Send + 'static,
 ) -> Response {
+    let turns = Arc::clone(&page.turns);
+    read_in_turn(page, turns, content_type, up, view).await
+}
+
+async fn read_in_turn(
+    page: Arc<Page>,
+    turns: Arc<Semaphore>,
+    content_type: &'static str,
+    up: &'static str,
+    view: impl FnOnce(&Page) -> Result<String, Failure> + Send + 'static,
+) -> Response {
     let patience = page.limits.request;
     let reading = async {
-        let turn = Arc::clone(&page.turns).acquire_owned().await;
+        let turn = turns.acquire_owned().await;
         let page = Arc::clone(&page);
         let run = move || {
             let _turn = turn;
-            view(&page)
+            // A damaged page must not end the service.
+            checked(|| view(&page))
         };
         tokio::task::spawn_blocking(run).await
     };
@@ -375,7 +413,7 @@ fn asset(content_type: &'static str, body: &'static str) -> Response {
 }
 
 async fn overview(State(page): State<Arc<Page>>) -> Response {
-    show(page, "", overview::view).await
+    show(page, "", |page| Ok(overview::view(page))).await
 }
 
 async fn shards(State(page): State<Arc<Page>>) -> Response {
@@ -387,7 +425,33 @@ async fn streams(State(page): State<Arc<Page>>) -> Response {
 }
 
 async fn metrics(State(page): State<Arc<Page>>) -> Response {
-    read(page, "text/plain; version=0.0.4; charset=utf-8", "", metrics::text).await
+    read(page, "text/plain; version=0.0.4; charset=utf-8", "", |page| Ok(metrics::text(page))).await
+}
+
+/// Answers 200 if the store is healthy, and otherwise 503, with the reasons.
+async fn healthz(State(page): State<Arc<Page>>) -> Response {
+    let (done, mut is_healthy) = tokio::sync::oneshot::channel();
+    let view = move |page: &Page| {
+        let follower = page.follower_lag().map(|lag| lag.as_ref().clone());
+        let health = of_store(&page.store, follower.map_err(Failure::reason));
+        // The receiver waits for the view, unless that takes too long.
+        let _ = done.send(health.is_healthy());
+        serde_json::to_string(&health).map_err(|error| Failure::other(error.to_string()))
+    };
+    let turns = Arc::clone(&page.health);
+    let mut response = read_in_turn(page, turns, "application/json", "", view).await;
+    match is_healthy.try_recv() {
+        Ok(true) if response.status() == StatusCode::OK => return response,
+        Ok(_) if response.status() == StatusCode::OK => {}
+        _ => {
+            let message = "the health of the store could not be read in time";
+            let busy = json!({ "reasons": [{ "kind": "busy", "message": message }] });
+            let json = HeaderValue::from_static("application/json");
+            response = ([(header::CONTENT_TYPE, json)], busy.to_string()).into_response();
+        }
+    }
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response
 }
 
 /// The parameters of a view, in their order.

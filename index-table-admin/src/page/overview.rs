@@ -17,10 +17,23 @@ use super::{
 };
 use crate::{failure::Failure, output::bytes};
 
-pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
-    let (catalog, sizes) = (page.catalog()?, page.sizes()?);
-    let problems = problems(page, &catalog.tables)?;
-    let moves = if page.store.has_shards() { page.store.moves()?.len() } else { 0 };
+pub(super) fn view(page: &Page) -> Markup {
+    let mut failed = Failed::default();
+    let catalog = failed.unless(page.catalog());
+    let tables = catalog.as_ref().map_or(&[][..], |catalog| &catalog.tables);
+    let sizes = failed.unless(page.sizes()).unwrap_or_default();
+    for damage in &sizes.damage {
+        failed.note(damage);
+    }
+    let moves = if page.store.has_shards() {
+        page.store.moves().map_err(Failure::from)
+    } else {
+        Ok(Vec::new())
+    };
+    let moves = failed.unless(moves).map_or(0, |moves| moves.len());
+    let figures = figures(page, &sizes, &mut failed);
+    let mut problems = problems(page, tables, &mut failed);
+    problems.extend(failed.0.iter().map(|message| frame::text(message)));
     let view = View { title: "Overview", up: "", above: Vec::new(), is_live: true };
     let body = html! {
         div data-live="problems" {
@@ -36,17 +49,34 @@ pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
                 }
             }
         }
-        (figures(page, &sizes)?)
+        (figures)
         div data-live="tables" {
-            @for own in &catalog.tables { (of_table(own, sizes.iter().find(|size| size.table == own.name))) }
-            @if catalog.tables.is_empty() { p.empty { "The store has no tables." } }
+            @for own in tables { (of_table(own, sizes.iter().find(|size| size.table == own.name))) }
+            @if catalog.as_ref().is_some_and(|catalog| catalog.tables.is_empty()) { p.empty { "The store has no tables." } }
         }
         (readers(page))
     };
-    Ok(frame::page(page, &view, &body))
+    frame::page(page, &view, &body)
 }
 
-fn figures(page: &Page, sizes: &[TableSize]) -> Result<Markup, Failure> {
+/// The errors of the parts that can't be shown, each once.
+#[derive(Default)]
+struct Failed(Vec<String>);
+
+impl Failed {
+    fn note(&mut self, message: &str) {
+        if !self.0.iter().any(|noted| noted == message) {
+            self.0.push(message.to_owned());
+        }
+    }
+
+    /// Returns the part, or notes its error.
+    fn unless<T>(&mut self, part: Result<T, Failure>) -> Option<T> {
+        part.map_err(|failure| self.note(&failure.message)).ok()
+    }
+}
+
+fn figures(page: &Page, sizes: &[TableSize], failed: &mut Failed) -> Markup {
     let rows = sizes.iter().map(|size| size.rows).sum();
     let total = sizes.iter().map(TableSize::total_bytes).sum();
     let of_indexes = sizes.iter().flat_map(|size| &size.indexes).map(|index| index.bytes).sum();
@@ -54,8 +84,8 @@ fn figures(page: &Page, sizes: &[TableSize]) -> Result<Markup, Failure> {
     let oldest =
         readers.oldest.map_or_else(String::new, |oldest| format!("oldest {}", age(oldest)));
     let commits = page.store.commit_latency();
-    let lags = lags(page)?;
-    Ok(html! {
+    let lags = lags(page, failed);
+    html! {
         dl.figures data-live="figures" {
             (figure("rows", &grouped(rows), &format!("{} tables", sizes.len())))
             (figure("bytes in use", &bytes(total), &format!("{} of indexes", bytes(of_indexes))))
@@ -66,26 +96,27 @@ fn figures(page: &Page, sizes: &[TableSize]) -> Result<Markup, Failure> {
             }
             @for (name, value, note) in &lags { (figure(name, &grouped(*value), note)) }
         }
-    })
+    }
 }
 
 /// Returns the lags of the slowest consumer, the eventual indexes, the archive and the follower, with names and notes.
-fn lags(page: &Page) -> Result<Vec<(&'static str, u64, String)>, Failure> {
-    let txn = page.store.read()?;
+fn lags(page: &Page, failed: &mut Failed) -> Vec<(&'static str, u64, String)> {
     let (mut slowest, mut pending) = (None, None);
+    let txn = failed.unless(page.store.read().map_err(Failure::from));
     for own in page.store.untyped_tables() {
-        match own.lag(&txn) {
+        let Some(txn) = &txn else { break };
+        match own.lag(txn) {
             Ok(lag) => pending = pending.max(lag.map(|lag| lag.messages)),
             Err(Error::ShardUnavailable { .. }) => continue,
-            Err(error) => return Err(error.into()),
+            Err(error) => failed.note(&error.to_string()),
         }
-        match own.change_consumers(&txn) {
+        match own.change_consumers(txn) {
             Ok(found) => {
                 let found = found.into_iter().map(|it| (it.lag.changes, it.name));
                 slowest = slowest.max(found.max());
             }
             Err(Error::ShardUnavailable { .. }) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => failed.note(&error.to_string()),
         }
     }
     drop(txn);
@@ -99,10 +130,10 @@ fn lags(page: &Page) -> Result<Vec<(&'static str, u64, String)>, Failure> {
     if let Some(lag) = page.store.archive_lag() {
         lags.push(("commits that the archive lacks", lag.commits, bytes(lag.bytes)));
     }
-    if let Some(lag) = page.follower_lag()?.as_ref() {
+    if let Some(lag) = failed.unless(page.follower_lag()).as_deref().and_then(Option::as_ref) {
         lags.push(("commits behind its archive", lag.commits, bytes(lag.bytes)));
     }
-    Ok(lags)
+    lags
 }
 
 fn of_table(own: &CatalogTable, size: Option<&TableSize>) -> Markup {
@@ -226,7 +257,7 @@ fn readers(page: &Page) -> Markup {
 }
 
 /// Returns the problems that need the operator's attention.
-fn problems(page: &Page, tables: &[CatalogTable]) -> Result<Vec<Markup>, Failure> {
+fn problems(page: &Page, tables: &[CatalogTable], failed: &mut Failed) -> Vec<Markup> {
     let mut problems: Vec<_> = page.notes.iter().map(|note| frame::text(note)).collect();
     for own in tables {
         if own.unreadable.is_some() {
@@ -241,29 +272,30 @@ fn problems(page: &Page, tables: &[CatalogTable]) -> Result<Vec<Markup>, Failure
         }
     }
     if page.store.has_shards() {
-        for shard in page.store.shards()? {
+        for shard in failed.unless(page.store.shards().map_err(Failure::from)).unwrap_or_default() {
             if let ShardStatus::Unavailable { reason } = &shard.state {
                 problems
                     .push(html! { "Shard " (code(&shard.name)) " is not available: " (reason) });
             }
         }
     }
-    let txn = page.store.read()?;
+    let txn = failed.unless(page.store.read().map_err(Failure::from));
     for own in page.store.untyped_tables() {
-        let lag = match own.lag(&txn) {
+        let Some(txn) = &txn else { break };
+        let lag = match own.lag(txn) {
             Err(Error::ShardUnavailable { .. }) => continue,
-            lag => lag?,
+            lag => failed.unless(lag.map_err(Failure::from)),
         };
-        if let Some(lag) = lag.filter(|lag| lag.dead_letters > 0) {
+        if let Some(lag) = lag.flatten().filter(|lag| lag.dead_letters > 0) {
             problems.push(html! {
                 a href="streams" { (number(lag.dead_letters)) " messages of " (code(own.name())) " could not be applied" }
             });
         }
-        let consumers = match own.change_consumers(&txn) {
+        let consumers = match own.change_consumers(txn) {
             Err(Error::ShardUnavailable { .. }) => continue,
-            consumers => consumers?,
+            consumers => failed.unless(consumers.map_err(Failure::from)),
         };
-        for consumer in consumers {
+        for consumer in consumers.unwrap_or_default() {
             if consumer.missed > 0 {
                 problems.push(html! {
                     a href="streams" { "Consumer " (code(&consumer.name)) " has missed " (number(consumer.missed)) " changes" }
@@ -273,11 +305,12 @@ fn problems(page: &Page, tables: &[CatalogTable]) -> Result<Vec<Markup>, Failure
     }
     drop(txn);
     let archive = page.store.archive_lag().and_then(|lag| lag.error);
-    let follower = page.follower_lag()?.as_ref().as_ref().and_then(|lag| lag.error.clone());
+    let follower = failed.unless(page.follower_lag());
+    let follower = follower.as_deref().and_then(Option::as_ref).and_then(|lag| lag.error.clone());
     for (what, error) in [("archive", archive), ("follower", follower)] {
         if let Some(error) = error {
             problems.push(html! { a href="streams" { "The " (what) " is stopped: " (error) } });
         }
     }
-    Ok(problems)
+    problems
 }

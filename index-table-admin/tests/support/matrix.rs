@@ -31,6 +31,10 @@ pub(crate) enum Uses {
     Check,
     /// The files.
     Copy,
+    /// The files of a plain store.
+    Salvage,
+    /// What needs attention.
+    Health,
     Readers,
     /// The page of a service.
     Page,
@@ -99,13 +103,14 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("diff", "STORE STORE", Uses::Rows, "TABLE"),
     ("whatif", "STORE --index NEW-INDEX", Uses::Rows, "entries"),
     ("check", "STORE", Uses::Check, "intact"),
-    ("status", "STORE", Uses::Catalog, "durability"),
+    ("status", "STORE", Uses::Health, "durability"),
     ("readers", "STORE", Uses::Readers, ""),
     ("backup", "STORE COPY", Uses::Copy, "cop"),
     ("restore", "STORE COPY", Uses::Copy, "cop"),
     ("compact", "STORE COPY", Uses::Copy, "cop"),
     ("recover", "STORE", Uses::WriteIfNeeded, "STORE"),
     ("drop-retired", "STORE", Uses::Drop, ""),
+    ("salvage", "STORE COPY", Uses::Salvage, "cop"),
     ("serve", "STORE 127.0.0.1:0", Uses::Catalog, "TABLE"),
     ("usage", "URL", Uses::Page, "TABLE"),
     ("consumers", "STORE", Uses::Catalog, ""),
@@ -137,7 +142,7 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
 ];
 
 /// The commands that are run with the types, though they need none: tables have keys that only the types compute.
-const WITH_TYPES: &[&str] = &["put", "load", "delete"];
+const WITH_TYPES: &[&str] = &["put", "load", "delete", "build"];
 
 /// A store, and the words for the arguments.
 pub(crate) struct Situation {
@@ -355,7 +360,10 @@ impl Call<'_> {
         if error.contains("panicked") {
             return wrong("a panic");
         }
-        if self.copy.exists() != (code == 0 && arguments.contains("COPY")) {
+        // A salvage that has lost rows has copied all others.
+        let is_salvaged = self.name == "salvage" && error.contains("has everything else");
+        let copies = arguments.contains("COPY") && (code == 0 || is_salvaged);
+        if self.copy.exists() != copies {
             return wrong("a copy without success, or no copy");
         }
         if code != 0 {

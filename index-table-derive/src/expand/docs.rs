@@ -345,6 +345,16 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn get_live(table: &Table) -> TokenStream {
+        let name = &table.name;
+        let key = primary_key(table);
+        doc(&format!(
+            "Returns the row of the table `{name}` with the given {key}, unless it has expired.\n\n\
+             Cost: that of `get`.\n\n\
+             # Errors\n\nThe errors of reading: see `Error`."
+        ))
+    }
+
     pub(in super::super) fn get_view(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);
@@ -388,9 +398,11 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
                 up_to_last(leading, last)
             )
         }
-        Form::Get(parts) => {
+        Form::Get(parts) | Form::GetLive(parts) => {
+            let unless =
+                if matches!(form, Form::GetLive(_)) { ", unless it has expired" } else { "" };
             return doc(&format!(
-                "Returns the row of {place} with the given {}.{rows}\n\n\
+                "Returns the row of {place} with the given {}{unless}.{rows}\n\n\
                  Cost: one look-up{}. The row is decoded.\n\n\
                  # Errors\n\n`IndexNotReadable`, and the errors of reading: see `Error`.",
                 fields(parts),
@@ -430,6 +442,7 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         Form::Range(leading, _) | Form::In(leading, _) | Form::StartingWith(leading, _) => leading,
         Form::Whole
         | Form::Get(_)
+        | Form::GetLive(_)
         | Form::GetView(_)
         | Form::PutBy(_)
         | Form::DeleteBy(_)

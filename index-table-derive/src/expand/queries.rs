@@ -19,7 +19,8 @@ pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
         Form::StartingWith(leading, last) => {
             scan(cx, query, leading, Some(&starting_with(cx, last)))
         }
-        Form::Get(parts) => get(cx, query, parts),
+        Form::Get(parts) => get(cx, query, parts, false),
+        Form::GetLive(parts) => get(cx, query, parts, true),
         Form::PutBy(_) => put(cx, query),
         Form::DeleteBy(parts) => delete(cx, query, parts),
         Form::GetView(parts) => get_view(cx, query, parts),
@@ -136,11 +137,15 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
 ///     )
 /// }
 /// ```
-fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
+///
+/// `get_by_email_live` passes the result to `_index_table::live`.
+fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart], live: bool) -> TokenStream {
     let (v, method, row) = (&cx.table.visibility, &query.method, &cx.table.row);
     let doc = docs::query(cx.table, &query.target, &query.form);
     let index = position(&query.target);
     let (parameters, bounds) = equals(cx, &query.target, parts);
+    let found = mixed!(__table(self).get_by(txn, #index, _index_table::Bounds::new() #(#bounds)*));
+    let found = if live { mixed!(_index_table::live(#found)) } else { found };
     mixed! {
         #doc
         #v fn #method(
@@ -148,7 +153,7 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
             txn: &_index_table::ReadTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<::core::option::Option<#row>> {
-            __table(self).get_by(txn, #index, _index_table::Bounds::new() #(#bounds)*)
+            #found
         }
     }
 }

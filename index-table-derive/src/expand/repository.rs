@@ -173,6 +173,19 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
         docs::fixed::all,
     ]
     .map(|doc| doc(cx.table));
+    let get_live = cx.table.expiry.as_ref().map(|_| {
+        let doc = docs::fixed::get_live(cx.table);
+        mixed! {
+            #doc
+            #v fn get_live(
+                &self,
+                txn: &_index_table::ReadTxn<'_>,
+                #(#parameters,)*
+            ) -> _index_table::Result<::core::option::Option<#row>> {
+                _index_table::live(__table(self).get(txn, #key))
+            }
+        }
+    });
     let types = mixed!(#row #(#parameters)*);
     let [value, error] = ["T", "E"].map(|name| type_parameter(name, &types));
     mixed! {
@@ -240,6 +253,8 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
         ) -> _index_table::Result<::core::option::Option<#row>> {
             __table(self).get(txn, #key)
         }
+
+        #get_live
 
         #all
         #v fn all<#txn>(

@@ -145,7 +145,8 @@ fn table(
 
     let marked = fields.iter().find_map(|declared| declared.primary_key);
     let place = marked.unwrap_or_else(|| input.ident.span());
-    let queries = names::queries(&primary_key, place, &indexes, view.is_some(), errors);
+    let rows = names::Rows { viewed: view.is_some(), expires: expiry.is_some() };
+    let queries = names::queries(&primary_key, place, &indexes, rows, errors);
     // Without a primary key, no row can be stored.
     if primary_key.is_empty() {
         return None;

@@ -152,3 +152,20 @@ impl<'t> Reader<'t> {
         Ok(Some(Box::new(reader.pieces(index, after)?)))
     }
 }
+
+/// Calls `read`. The read transactions that this thread begins meanwhile check each page of a data file before LMDB reads it, for
+/// the tools that must survive a damaged file. A page is then read twice, the first time by a system call.
+pub fn checked<T>(read: impl FnOnce() -> T) -> T {
+    lmdb::checked(read)
+}
+
+/// Whether this thread is in [`checked`].
+pub(crate) fn is_checked() -> bool {
+    lmdb::is_checked()
+}
+
+/// Calls `open`. A store that this thread opens for writing meanwhile may have a table or an index with a damaged root. This is for the
+/// tools that repair it: they check the pages before LMDB writes to them.
+pub fn repairing<T>(open: impl FnOnce() -> T) -> T {
+    lmdb::repairing(open)
+}

@@ -104,6 +104,7 @@ impl Options {
             file_mode: _,
             directory_mode: _,
             refuses_shards: _,
+            without_recovery: _,
             read_only,
             checkpoint,
             archive,

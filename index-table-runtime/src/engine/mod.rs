@@ -99,8 +99,10 @@ mod write;
 pub use committed::CommittedRow;
 pub(crate) use conflicts::Conflicts;
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
-pub(crate) use data_file::{DataFile, Marked, Piece, PieceFault, Pieces, PlaceInJournal};
-pub use data_file::{ReaderSlot, ReaderSlots, reader_slots};
+pub(crate) use data_file::{
+    DataFile, Marked, Piece, PieceFault, Pieces, PlaceInJournal, is_checked,
+};
+pub use data_file::{ReaderSlot, ReaderSlots, checked, reader_slots, repairing};
 pub(crate) use declared::{Declarations, DeclaredShard};
 pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
 pub use durability::{Durability, DurabilityReason};

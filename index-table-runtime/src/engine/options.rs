@@ -70,6 +70,9 @@ pub struct Options {
     /// Whether the directory of a shard is refused, unless the store is read-only.
     #[serde(skip)]
     pub(crate) refuses_shards: bool,
+    /// Whether a store that has to be recovered is refused, so that nothing is written to it.
+    #[serde(skip)]
+    pub(crate) without_recovery: bool,
     #[cfg(feature = "postgres")]
     pub(crate) schema: String,
     #[cfg(feature = "postgres")]
@@ -108,6 +111,7 @@ impl Default for Options {
             manager: false,
             follower: false,
             refuses_shards: false,
+            without_recovery: false,
             #[cfg(feature = "postgres")]
             schema: "index_table".to_owned(),
             #[cfg(feature = "postgres")]

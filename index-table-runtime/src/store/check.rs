@@ -73,6 +73,13 @@ impl Store {
         }
         manager.check_lists()
     }
+
+    /// Returns the damage of roots with which a program can't open the store. The command line tool has opened it in spite of it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn damaged_roots(&self) -> Vec<Error> {
+        self.inner.engines.each_lmdb().filter_map(|engine| engine.check_roots().err()).collect()
+    }
 }
 
 /// Returns a function that calls `progress` with a number of pages.

@@ -430,6 +430,23 @@ impl Inner {
         })
     }
 
+    /// Calls `change` while no table can be opened, if this process does not have this table open.
+    pub(crate) fn while_closed<T>(
+        &self,
+        table: &str,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.refuse_nested_write()?;
+        let _opening = self.opening.lock();
+        let is_open = |open: &Arc<OpenTable>| open.schema.name == table;
+        if [self.all_in_use(), self.recorded()].concat().iter().any(is_open) {
+            return Err(Error::NotOffered {
+                what: "giving up an index of a table that this process has open",
+            });
+        }
+        change()
+    }
+
     /// Fails if this thread has a write transaction. With LMDB, it would be a deadlock.
     pub(crate) fn refuse_nested_write(&self) -> Result<()> {
         self.engines.refuse_forked()?;

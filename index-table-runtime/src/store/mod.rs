@@ -15,6 +15,7 @@ mod outcome;
 mod readers;
 mod relied;
 mod rollout;
+mod salvage;
 mod sharded;
 mod shared;
 pub(crate) mod transaction;
@@ -33,6 +34,7 @@ pub(crate) use inner::{Declared, Inner, Renewed, WriterGuard};
 pub(crate) use open_table::OpenTable;
 pub use outcome::TransactionResult;
 pub use readers::Readers;
+pub use salvage::{LostRange, SalvageReport, SalvagedTable};
 pub use sharded::ShardId;
 pub(crate) use sharded::{
     Growing, MAIN, engine_of, engine_to_change, leave_records, left_copies, name_of_copy,

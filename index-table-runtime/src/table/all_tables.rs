@@ -6,7 +6,11 @@ use serde::Serialize;
 
 use crate::{
     engine::{Query, Read as _, Space},
-    model::{KeyRange, error::Result, schema::Source},
+    model::{
+        KeyRange,
+        error::{Error, Result},
+        schema::Source,
+    },
     store::{OpenTable, ReadTxn, ShardId, Store},
     upkeep::{
         upgrade::{Upgrade, Upgraded},
@@ -188,8 +192,38 @@ impl Store {
         Self::sizes_of(&self.inner.tables_in_use(), txn)
     }
 
+    /// Returns the sizes of [`sizes`](Store::sizes) that can be read, and the errors of the parts that are left out because a page
+    /// is damaged. Pages are checked before they are read.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read`](Store::read), other than damage of a table.
+    #[doc(hidden)]
+    pub fn readable_sizes(&self) -> Result<(Vec<TableSize>, Vec<Error>)> {
+        let txn = self.read()?;
+        txn.check_pages()?;
+        let mut damage = Vec::new();
+        let sizes = Self::measure(&self.inner.tables_in_use(), &txn, &mut |error| match error {
+            Error::Corrupt { .. } | Error::DamagedFile { .. } => {
+                damage.push(error);
+                Ok(())
+            }
+            error => Err(error),
+        })?;
+        Ok((sizes, damage))
+    }
+
     pub(super) fn sizes_of(tables: &[Arc<OpenTable>], txn: &ReadTxn<'_>) -> Result<Vec<TableSize>> {
-        let size = |table: &Arc<OpenTable>| {
+        Self::measure(tables, txn, &mut Err)
+    }
+
+    /// Returns the sizes of tables. `failed` decides whether the part with an error is left out.
+    fn measure(
+        tables: &[Arc<OpenTable>],
+        txn: &ReadTxn<'_>,
+        failed: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Vec<TableSize>> {
+        let mut size = |table: &Arc<OpenTable>| {
             let reader = txn.reader(table)?;
             // Each part of a table with its own rows, and each further copy of a reference table.
             let parts = match reader.parts() {
@@ -208,12 +242,22 @@ impl Store {
                 }
                 Ok((entries, bytes))
             };
-            let (rows, bytes) = measure(Source::Facts)?;
-            let indexes = table.schema.indexes.iter().enumerate().map(|(position, index)| {
-                let (entries, bytes) = measure(Source::Index(position))?;
-                Ok(IndexSize { name: index.name, entries, bytes })
-            });
-            let indexes = indexes.collect::<Result<_>>()?;
+            let (rows, bytes) = match measure(Source::Facts) {
+                Ok(found) => found,
+                Err(error) => {
+                    failed(error)?;
+                    return Ok(None);
+                }
+            };
+            let mut indexes = Vec::with_capacity(table.schema.indexes.len());
+            for (position, index) in table.schema.indexes.iter().enumerate() {
+                match measure(Source::Index(position)) {
+                    Ok((entries, bytes)) => {
+                        indexes.push(IndexSize { name: index.name, entries, bytes });
+                    }
+                    Err(error) => failed(error)?,
+                }
+            }
             let aggregates =
                 table.rows.aggregates.iter().enumerate().map(|(position, declared)| {
                     let (space, mut groups, mut bytes) = (Space::Aggregate(position), 0, 0);
@@ -226,9 +270,9 @@ impl Store {
                     Ok(AggregateSize { name: declared.name, groups, bytes })
                 });
             let aggregates = aggregates.collect::<Result<_>>()?;
-            Ok(TableSize { table: table.schema.name, rows, bytes, indexes, aggregates })
+            Ok(Some(TableSize { table: table.schema.name, rows, bytes, indexes, aggregates }))
         };
-        tables.iter().map(size).collect()
+        tables.iter().filter_map(|table| size(table).transpose()).collect()
     }
 }
 

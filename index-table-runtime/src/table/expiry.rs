@@ -214,6 +214,12 @@ impl<R: Entity> Table<R> {
     }
 }
 
+/// Returns the row of a look-up, unless it has expired now.
+#[doc(hidden)]
+pub fn live<R: Expires>(found: Result<Option<R>>) -> Result<Option<R>> {
+    Ok(found?.filter(|row| !is_expired(row, SystemTime::now())))
+}
+
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Keeps only the rows that have not expired now, as a [`filter`](Scan::filter).
     ///

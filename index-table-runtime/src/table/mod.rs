@@ -26,6 +26,7 @@ pub use aggregates::Aggregates;
 pub use all_tables::{AggregateSize, IndexSize, StoreReport, TableSize};
 pub use changes::{ChangeBatch, ChangeWorker, Changes, StreamedChange};
 pub use diff::{ChangedField, RowDifference};
+pub use expiry::live;
 pub use keyed::KeyedTable;
 pub use parts::{EncodedKey, Parts};
 pub use ranges::RangeInfo;
@@ -405,7 +406,8 @@ impl<R: Entity> Table<R> {
     }
 
     /// Applies up to this number of messages to the eventual indexes, in batches. Each batch is a
-    /// transaction. A table without eventual indexes has no messages.
+    /// transaction. A table without eventual indexes has no messages. If the messages of one shard can't be applied, those of the
+    /// other shards are, and then the error is returned.
     ///
     /// Cost: for each message a look-up of its row, and a look-up and a write for each entry.
     ///

@@ -285,6 +285,12 @@ impl<R: Entity> Table<R> {
 }
 
 impl UntypedTable {
+    /// Shows the bytes of a primary key, or in hex if they can't be decoded.
+    #[must_use]
+    pub fn show_primary_key(&self, key: &[u8]) -> String {
+        self.open.schema.show_primary_key(key)
+    }
+
     /// Returns the name of the table.
     #[must_use]
     pub fn name(&self) -> &'static str {

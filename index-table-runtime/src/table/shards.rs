@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     model::error::{Error, Result},
-    store::{ShardId, Store, shards_of},
+    store::{ShardId, Shards, Store, shards_of},
     upkeep::analyze::share,
 };
 
@@ -102,44 +102,15 @@ impl Store {
     pub fn shards(&self) -> Result<Vec<ShardInfo>> {
         let engine = shards_of(self)?;
         let info = |shard: &ShardId| {
-            let (state, (reads, writes)) = match engine {
-                None => (ShardStatus::Available, self.inner.requests.get()),
-                Some(engine) => {
-                    let own = engine.shard(self.number_of(shard)?)?;
-                    let state = match own.opened() {
-                        Err(Error::ShardUnavailable { reason, .. }) => {
-                            ShardStatus::Unavailable { reason }
-                        }
-                        Err(error) => return Err(error),
-                        Ok(_) => ShardStatus::Available,
-                    };
-                    (state, own.requests())
-                }
+            let info = self.shard_info(engine, shard);
+            // Another thread has removed or detached the shard, which was listed before.
+            let has_left = |engine: &Shards| {
+                let number = self.number_of(shard);
+                number.is_ok_and(|number| !engine.current_shards().contains(&number))
             };
-            let (mut rows, mut bytes) = (0, 0);
-            if state == ShardStatus::Available {
-                for table in self.sizes_on(shard)? {
-                    rows += table.rows;
-                    bytes += table.bytes;
-                    bytes += table.indexes.iter().map(|index| index.bytes).sum::<u64>();
-                }
-            }
-            let name = shard.name().to_owned();
-            let [row_share, byte_share, read_share, write_share] = [0.0; 4];
-            Ok(ShardInfo {
-                name,
-                state,
-                rows,
-                bytes,
-                reads,
-                writes,
-                row_share,
-                byte_share,
-                read_share,
-                write_share,
-            })
+            if engine.is_some_and(has_left) { None } else { Some(info) }
         };
-        let mut shards = self.shard_ids().iter().map(info).collect::<Result<Vec<_>>>()?;
+        let mut shards = self.shard_ids().iter().filter_map(info).collect::<Result<Vec<_>>>()?;
         let [rows, bytes] = totals(&shards, |shard| [shard.rows, shard.bytes]);
         let [reads, writes] = totals(&shards, |shard| [shard.reads, shard.writes]);
         for shard in &mut shards {
@@ -149,6 +120,46 @@ impl Store {
             shard.write_share = share(shard.writes, writes);
         }
         Ok(shards)
+    }
+
+    /// Returns the information about a shard, without its shares.
+    fn shard_info(&self, engine: Option<&Shards>, shard: &ShardId) -> Result<ShardInfo> {
+        let (state, (reads, writes)) = match engine {
+            None => (ShardStatus::Available, self.inner.requests.get()),
+            Some(engine) => {
+                let own = engine.shard(self.number_of(shard)?)?;
+                let state = match own.opened() {
+                    Err(Error::ShardUnavailable { reason, .. }) => {
+                        ShardStatus::Unavailable { reason }
+                    }
+                    Err(error) => return Err(error),
+                    Ok(_) => ShardStatus::Available,
+                };
+                (state, own.requests())
+            }
+        };
+        let (mut rows, mut bytes) = (0, 0);
+        if state == ShardStatus::Available {
+            for table in self.sizes_on(shard)? {
+                rows += table.rows;
+                bytes += table.bytes;
+                bytes += table.indexes.iter().map(|index| index.bytes).sum::<u64>();
+            }
+        }
+        let name = shard.name().to_owned();
+        let [row_share, byte_share, read_share, write_share] = [0.0; 4];
+        Ok(ShardInfo {
+            name,
+            state,
+            rows,
+            bytes,
+            reads,
+            writes,
+            row_share,
+            byte_share,
+            read_share,
+            write_share,
+        })
     }
 }
 

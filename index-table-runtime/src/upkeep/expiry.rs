@@ -68,8 +68,8 @@ pub struct Expired {
     pub deleted: u64,
     /// The number of rows that have expired, but could not be deleted.
     pub refused: u64,
-    /// The error of the first of these rows: [`Error::Referenced`], [`Error::RepositoryNeeded`], [`Error::ShardUnavailable`] of rows
-    /// that are deleted with it, or the error of reading it.
+    /// The error of the first of these rows: [`Error::Referenced`], [`Error::RepositoryNeeded`], [`Error::ShardReadOnly`] during an
+    /// offline move, [`Error::ShardUnavailable`] of rows that are deleted with it, or the error of reading it.
     pub refusal: Option<Error>,
     /// The shards that are not available. Their rows were left out.
     pub missing: Vec<MissingShard>,
@@ -158,6 +158,7 @@ const fn is_of_one_row(error: &Error) -> bool {
         error,
         Error::Referenced { .. }
             | Error::RepositoryNeeded { .. }
+            | Error::ShardReadOnly { .. }
             | Error::ShardUnavailable { .. }
             | Error::NoShard { .. }
     )

@@ -33,6 +33,17 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// From now on, checks the pages of LMDB before it reads them; see [`lmdb::Txn::check_pages`].
+    pub(crate) fn check_pages(&self) -> Result<()> {
+        match self {
+            Self::Lmdb(txn) => txn.check_pages(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Returns the stamp of the commit that this transaction reads. All stamps of an engine without other processes
     /// are equal here, because the record of a table can't change.
     #[inline]

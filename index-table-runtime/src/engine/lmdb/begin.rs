@@ -11,6 +11,7 @@ use super::{
     keep::{Kept, ListPlaces},
     named::Named,
     names::{CATALOG, Database, Env},
+    pages::is_checked,
     renamed::stored,
     tables::Tables,
     turn::Turn,
@@ -95,7 +96,11 @@ impl Engine {
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
         let (txn, pass) = self.begin(Kind::Reader, read_txn)?;
         self.refuse_grown(txn.id())?;
-        Ok(Txn::reading(self, txn, pass))
+        let txn = Txn::reading(self, txn, pass);
+        if is_checked() {
+            txn.check_pages()?;
+        }
+        Ok(txn)
     }
 
     pub(crate) fn write(&self) -> Result<Txn<'_>> {

@@ -5,24 +5,33 @@
 //! the handles that existed when it began. Therefore, the handles of all tables are created when the store is
 //! opened.
 
-use std::{collections::BTreeSet, sync::OnceLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::OnceLock,
+};
 
 use heed::{CommitOrAbort, RoTxn, WithoutTls};
 
 use super::{
     begin::read_txn,
     env::Engine,
+    error::{damaged, refused},
     gate::Kind,
     journal::changes::Operation,
-    names::{CATALOG, Database, Env, LIST_COPIES, SEQUENCES, SHARD, SHARDS, databases_of},
+    names::{
+        CATALOG, Database, Env, FILE, LIST_COPIES, SEQUENCES, SHARD, SHARDS, databases_of, index_of,
+    },
+    pages::{BadPage, Damage, FREE_PAGES, Guard, is_checked},
     renamed::{record_of_index, stored},
 };
 use crate::{
     engine::{Records, Retry},
     model::{
-        error::{Error, Result, StoreError},
+        error::{Error, Result, StoreError, way_out},
         lists::{self, LISTS},
-        schema::{IndexRecord, TableRecord, renamed_to},
+        schema::{IndexRecord, QUEUE, TableRecord, renamed_to},
+        stream::STREAM,
     },
 };
 
@@ -56,6 +65,41 @@ fn declared(catalog: &Database<'_>, txn: &RoTxn<'_>) -> heed::Result<Vec<String>
     Ok(names)
 }
 
+/// Returns the table of a database and its part, if neither was renamed.
+fn named_by(database: &str) -> Option<(String, Option<String>)> {
+    let (table, part) = match database.split_once('.') {
+        Some((table, part)) => (table, Some(part.to_owned())),
+        None => (database, None),
+    };
+    (!table.is_empty()).then(|| (table.to_owned(), part))
+}
+
+/// Returns whether the damage of a database loses rows, and what is lost, with the way out unless that is a backup.
+fn consequence(database: &str, named: Option<&(String, Option<String>)>) -> (bool, String) {
+    const SALVAGE: &str = "`index-table salvage STORE TO` copies everything to a new store";
+    match (database, named) {
+        (_, Some((table, Some(part)))) if part == STREAM => (
+            false,
+            format!(
+                "no row is lost, but changes in the stream of `{table}` are: `index-table salvage STORE TO` copies everything \
+                 else to a new store"
+            ),
+        ),
+        (_, Some((table, part))) => (part.is_none(), way_out(table, part.as_deref())),
+        (FREE_PAGES, _) => (false, format!("no row is lost: {SALVAGE}")),
+        (LIST_COPIES, _) => (false, format!("no row is lost, since the first copies are intact: {SALVAGE}")),
+        (SEQUENCES, _) => (false, format!("no row is lost: {SALVAGE}, whose next numbers follow the last rows")),
+        _ if database.starts_with(QUEUE) => (
+            false,
+            "no row is lost, but changes of eventual indexes are: `index-table salvage STORE TO` copies the rows to a new \
+             store, and the program builds these indexes again"
+                .to_owned(),
+        ),
+        (CATALOG, _) => (true, "all tables need it".to_owned()),
+        _ => (true, "the records of shards are in it".to_owned()),
+    }
+}
+
 impl Engine {
     /// Creates the handles of all tables in the file, before other transactions begin.
     pub(super) fn open_known(&self, env: &Env) -> heed::Result<()> {
@@ -72,9 +116,13 @@ impl Engine {
                 }
             }
             let copies = self.open_copies(opener, txn)?;
-            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit((catalog, copies)))
+            let main: Option<Database<'_>> = opener.open_database(txn, None)?;
+            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit((catalog, copies, main)))
         })?;
-        let (catalog, copies) = found.commit().unwrap_or_default();
+        let (catalog, copies, main) = found.commit().unwrap_or_default();
+        if let Some(main) = main {
+            let _ = self.main.set(main);
+        }
         if let Some(catalog) = catalog {
             let _ = self.catalog.set(catalog);
         }
@@ -107,7 +155,11 @@ impl Engine {
     }
 
     /// Finds a database that another process may have created.
-    fn find_later(&self, handle: &OnceLock<Database<'static>>, name: &str) -> Result<()> {
+    pub(super) fn find_later(
+        &self,
+        handle: &OnceLock<Database<'static>>,
+        name: &str,
+    ) -> Result<()> {
         if handle.get().is_none() {
             self.refuse_forked()?;
             let _turn = self.lock_writing();
@@ -157,6 +209,7 @@ impl Engine {
         let copies = self.copies.get().filter(|_| has_copies);
         // Dropped in this order: the transaction, then its pass.
         let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        self.check_whole(&txn, CATALOG)?;
         for (table, record) in self.records(catalog, &txn)? {
             if table.contains('.') || renamed_to(&record).is_some() {
                 continue;
@@ -176,10 +229,82 @@ impl Engine {
         Ok(())
     }
 
+    /// Returns the error for damaged databases, with the consequences of the damage of each, those that lose rows first.
+    pub(super) fn refuse_damage(&self, damages: &[Damage]) -> Result<()> {
+        if damages.is_empty() {
+            return Ok(());
+        }
+        // While the store is opened, there is no handle to the catalog.
+        let is_readable =
+            self.catalog.get().is_some() && damages.iter().all(|damage| damage.database != CATALOG);
+        let records = if is_readable { self.all_records()? } else { Records::new() };
+        let mut named = BTreeMap::new();
+        if let Some(catalog) = self.catalog.get().filter(|_| is_readable) {
+            // Dropped in this order: the transaction, then its pass.
+            let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+            for (table, record) in &records {
+                let Ok(record) = TableRecord::read(record) else { continue };
+                let parts = record.indexes.iter().map(|index| Some(index.name.clone()));
+                for part in parts.chain([None, Some(STREAM.to_owned())]) {
+                    let name = part.as_ref().map_or(table.clone(), |part| index_of(table, part));
+                    let name = stored(catalog, &txn, &name).map_err(|error| self.error(error))?;
+                    named.insert(name.into_owned(), (table.clone(), part));
+                }
+            }
+        }
+        let mut shown: Vec<_> = damages
+            .iter()
+            .map(|Damage { database, reason }| {
+                let named = named.get(database).cloned().or_else(|| named_by(database));
+                let (loses, consequence) = consequence(database, named.as_ref());
+                (!loses, format!("{reason}; {consequence}"))
+            })
+            .collect();
+        shown.sort_by_key(|(keeps, _)| *keeps);
+        let shown: Vec<_> = shown.into_iter().map(|(_, shown)| shown).collect();
+        Err(damaged(&self.path, shown.join(". Also, ")))
+    }
+
+    /// Returns checks of the pages of a snapshot.
+    pub(super) fn guard(&self, txn: &RoTxn<'_, WithoutTls>) -> Result<Guard> {
+        let path = self.path.join(FILE);
+        let refused = |fault| refused(&self.path, fault);
+        if let Some(guard) = Guard::new(&path, txn.id() as u64).map_err(refused)? {
+            return Ok(guard);
+        }
+        // The snapshot is older than both states of the file. LMDB has the records of its databases.
+        let Some(main) = self.main.get() else {
+            let reason = "the snapshot is too old to check its pages; begin another transaction";
+            let source = io::Error::new(io::ErrorKind::ResourceBusy, reason);
+            return Err(Error::io(&self.path, source));
+        };
+        let mut records = Vec::new();
+        for record in main.iter(txn).map_err(|error| self.error(error))? {
+            let (name, record) = record.map_err(|error| self.error(error))?;
+            records.push((String::from_utf8_lossy(name).into_owned(), record.to_vec()));
+        }
+        let last = self.env()?.info().last_page_number as u64;
+        Guard::with(&path, last, records.into_iter()).map_err(refused)
+    }
+
+    /// Checks the pages of a database, if this thread [checks pages](pages::checked).
+    fn check_whole(&self, txn: &RoTxn<'_, WithoutTls>, database: &str) -> Result<()> {
+        if !is_checked() {
+            return Ok(());
+        }
+        self.guard(txn)?.whole(database).map_err(|bad| match bad {
+            BadPage::Io(source) => Error::io(&self.path, source),
+            BadPage::Damaged { page, reason } => {
+                damaged(&self.path, format!("database `{database}`, page {page}: {reason}"))
+            }
+        })
+    }
+
     /// Returns the contents of the catalog.
     pub(crate) fn all_records(&self) -> Result<Records> {
         self.find_later(&self.catalog, CATALOG)?;
         let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        self.check_whole(&txn, CATALOG)?;
         let records = self.catalog.get().map_or(Ok(Vec::new()), |it| self.records(it, &txn));
         // Before the pass.
         drop(txn);
@@ -233,23 +358,13 @@ impl Engine {
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
             Ok(CommitOrAbort::Commit(()))
         });
-        let outcome = outcome
-            .map_err(|failure| self.not_committed(&mut turn.writing, logged.as_ref(), failure));
-        match outcome {
-            Ok(_) => {
-                if let Some(logged) = logged {
-                    self.logged(logged, number);
-                }
-                let mut known = self.known.lock();
-                for name in &removed {
-                    known.remove(name);
-                }
-                let lost = Self::refuse_lost_meanwhile(&mut turn.writing);
-                lost.map_err(|lost| (lost.into_error(), None))?;
-                Ok(dropped)
+        self.conclude(&mut turn.writing, (number, logged), outcome, || {
+            let mut known = self.known.lock();
+            for name in &removed {
+                known.remove(name);
             }
-            Err(failure) => Err(self.ended(failure, turn.writing.retry)),
-        }
+        })?;
+        Ok(dropped)
     }
 
     pub(super) fn records(&self, catalog: &Database<'_>, txn: &RoTxn<'_>) -> Result<Records> {

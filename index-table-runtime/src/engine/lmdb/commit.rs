@@ -123,6 +123,29 @@ impl Engine {
         }
     }
 
+    /// Ends a transaction that empties or drops databases, and calls `committed` if it was committed.
+    ///
+    /// # Errors
+    ///
+    /// Its failure, if it was not committed; [`Error::FileReplaced`] if a file was lost during the commit.
+    pub(super) fn conclude<T>(
+        &self,
+        writing: &mut Writing,
+        (number, logged): (usize, Option<Logged<'_>>),
+        outcome: Result<T, Failure>,
+        committed: impl FnOnce(),
+    ) -> Result<(), (Error, Option<Retry>)> {
+        if let Err(failure) = outcome {
+            let failure = self.not_committed(writing, logged.as_ref(), failure);
+            return Err(self.ended(failure, writing.retry));
+        }
+        if let Some(logged) = logged {
+            self.logged(logged, number);
+        }
+        committed();
+        Self::refuse_lost_meanwhile(writing).map_err(|lost| (lost.into_error(), None))
+    }
+
     pub(super) fn fail_journal(&self) {
         if let Some(journal) = self.journal.get() {
             journal.fail();

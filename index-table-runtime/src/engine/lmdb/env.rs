@@ -46,6 +46,8 @@ pub(crate) struct Engine {
     pub(super) max_map_size: usize,
     /// The handle to the catalog, once this process has one.
     pub(super) catalog: OnceLock<Database<'static>>,
+    /// The handle to the names of the databases.
+    pub(super) main: OnceLock<Database<'static>>,
     /// The handle to the second copies of the records of lists, once this process has one.
     pub(super) copies: OnceLock<Database<'static>>,
     /// Whether the pages of these copies were damaged when the file was opened. Then, LMDB must not read them.

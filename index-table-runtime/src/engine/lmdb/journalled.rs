@@ -310,6 +310,9 @@ pub(super) fn prepare(
         let plan = plan(wanted, &marker, if is_rewound { Others::None } else { others });
         let writer = if let Others::Writer(id) = others { id } else { None };
         match (plan, marker) {
+            (Plan::Recover, Marker::Needed(_)) if options.without_recovery => {
+                return Err(Error::RecoveryNeeded { path: path.to_owned() });
+            }
             (Plan::Recover, Marker::Needed(known)) => {
                 let shared = shared.filter(|(journal, _)| journal.is_of(&known));
                 if wanted == Wanted::Read && !known.is_here(shared.is_some()) {

@@ -139,8 +139,9 @@ impl Engine {
 
     /// Uses the file without the second copies from now on.
     pub(super) fn note_damaged_copies(&self, damage: &str) {
-        self.has_damaged_copies.store(true, Ordering::Release);
-        damaged_list_copies(&self.path, damage);
+        if !self.has_damaged_copies.swap(true, Ordering::AcqRel) {
+            damaged_list_copies(&self.path, damage);
+        }
     }
 
     /// Whether the pages of the second copies were damaged when the file was opened, or later before a write.

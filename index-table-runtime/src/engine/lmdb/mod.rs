@@ -23,6 +23,7 @@
 //!
 //! `docs/FORMAT.md` specifies the bytes. `docs/LAYOUT.md` has the measurements that led to the choice.
 
+mod abandon;
 mod append;
 mod begin;
 mod blocks;
@@ -55,6 +56,7 @@ mod read_only;
 mod renamed;
 mod reserve;
 mod room;
+mod salvage;
 mod sample;
 mod shared;
 mod short;
@@ -82,7 +84,9 @@ pub(crate) use journal::archive::{
 pub(crate) use journal::shards::SharedJournal;
 pub(crate) use journalled::ManagerArchive;
 pub(crate) use layout::layout;
+pub(crate) use pages::{checked, is_checked, repairing};
 pub(crate) use read::{Entries, LentEntries, Reader};
+pub(crate) use salvage::{Salvaged, salvage, salvaged_size};
 #[cfg(feature = "fuzzing")]
 pub(crate) use short::fuzz as fuzz_block;
 pub(crate) use slots::slots_of_open;

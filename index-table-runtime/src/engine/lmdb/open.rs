@@ -34,9 +34,9 @@ use super::{
     },
     journalled::{Prepared, handles, prepare, readers},
     lock,
-    names::{Env, FILE, LOCK_FILE},
+    names::{Env, FILE, LIST_COPIES, LOCK_FILE},
     opened::Files,
-    pages::{self, Depth},
+    pages::{self, Damage, Depth, is_checked, is_repairing},
     paths::Paths,
     process::{self, Counted, Limit},
     read_only,
@@ -252,6 +252,7 @@ impl Engine {
             map_size,
             max_map_size: size::max_map_size(options),
             catalog: OnceLock::new(),
+            main: OnceLock::new(),
             copies: OnceLock::new(),
             has_damaged_copies: AtomicBool::new(false),
             known: Mutex::default(),
@@ -273,11 +274,22 @@ impl Engine {
         if plan != Plan::Start {
             engine.clear_stale_readers()?;
         }
-        match engine.look(Depth::Roots) {
+        let tolerates = is_repairing() || options.read_only && is_checked();
+        let damages = match engine.look(Depth::Roots, &mut |_, _| ()) {
             // All reader slots are in use by processes that could open the file.
             Err(Error::TooManyReaders { .. }) => return Ok(engine),
-            outcome => outcome?,
+            damages => damages?,
+        };
+        let (copies, mut damages): (Vec<_>, Vec<_>) =
+            damages.into_iter().partition(|damage| damage.database == LIST_COPIES);
+        for damage in copies {
+            engine.note_damaged_copies(&damage.reason);
         }
+        // The tools check the pages of a table before they read it, so that the others can be read.
+        if tolerates {
+            damages.retain(|damage| damage.database.starts_with('.'));
+        }
+        engine.refuse_damage(&damages)?;
         // Only after the check, because LMDB does not check the file. An error is ignored: its cause may have
         // disappeared when a table is opened.
         let _ = engine.env().map(|env| engine.open_known(env));
@@ -286,15 +298,16 @@ impl Engine {
 
     /// Checks every page in use. Calls `progress` with the number of checked pages and the number of all pages.
     pub(crate) fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        self.look_with(Depth::Everything, progress)
+        self.refuse_damage(&self.look(Depth::Everything, progress)?)
     }
 
-    fn look(&self, depth: Depth) -> Result<()> {
-        self.look_with(depth, &mut |_, _| ())
+    /// Checks the roots of all tables and indexes, and the small databases of all tables.
+    pub(crate) fn check_roots(&self) -> Result<()> {
+        self.refuse_damage(&self.look(Depth::Roots, &mut |_, _| ())?)
     }
 
-    /// Checks the file as of the last transaction.
-    fn look_with(&self, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    /// Returns the damage of the file as of the last transaction.
+    fn look(&self, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Damage>> {
         let file = self.path.join(FILE);
         let mut previous = None;
         for _ in 0..TRIES {
@@ -304,10 +317,7 @@ impl Engine {
             let looked = pages::look_at_snapshot(&file, number, depth, progress);
             drop(txn);
             if let Some(looked) = looked.map_err(|fault| refused(&self.path, fault))? {
-                if let Some(damage) = looked.damaged_copies {
-                    self.note_damaged_copies(&damage);
-                }
-                return Ok(());
+                return Ok(looked);
             }
             // The lock file has the number of the last transaction. While the pages of that transaction are
             // written, it has the previous number.

@@ -1,19 +1,21 @@
 //! The databases of one table.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, path::Path};
 
 use heed::{CommitToken, OnCommit};
 
 use super::{
     blocks::Forecast,
+    error::damaged,
     layout::Layout,
     named::Named,
     names::{CATALOG, SEQUENCES, index_of, queue_of},
+    pages::BadPage,
 };
 use crate::{
     engine::{Links, Space},
     model::{
-        error::Result,
+        error::{Error, Result, damaged_page},
         reference::Referrer,
         schema::{Parts, Source, TableSchema},
         stream::STREAM,
@@ -32,6 +34,7 @@ pub(crate) struct Tables<'d> {
     pub(super) queue: Option<Named<'d>>,
     pub(super) indexes: Box<[Index<'d>]>,
     pub(super) aggregates: Box<[Named<'d>]>,
+    parts: Parts,
     /// The change stream, if the table has one.
     changes: Option<Named<'d>>,
     /// The facts to which the references of the table refer.
@@ -75,6 +78,7 @@ impl<'d> Tables<'d> {
                 .iter()
                 .map(|aggregate| open(&index_of(schema.name, aggregate.name)))
                 .collect::<Result<_>>()?,
+            parts,
             changes: if parts.has_changes {
                 Some(open(&index_of(schema.name, STREAM))?)
             } else {
@@ -114,6 +118,27 @@ impl<'d> Tables<'d> {
     /// Returns the names of these databases in the file.
     pub(crate) fn names(&self) -> Vec<String> {
         self.own().map(|own| own.name().to_owned()).collect()
+    }
+
+    /// Returns the error of a damaged page of a database.
+    #[cold]
+    pub(super) fn bad_page(&self, path: &Path, database: &str, bad: BadPage) -> Error {
+        let (page, reason) = match bad {
+            BadPage::Io(source) => return Error::io(path, source),
+            BadPage::Damaged { page, reason } => (page, reason),
+        };
+        let table = self.schema.name;
+        let is = |own: &Named<'_>| own.name() == database;
+        if is(&self.facts) {
+            return damaged_page(table, None, page, reason);
+        }
+        let indexes = self.indexes.iter().map(|index| &index.database);
+        let indexes = indexes.zip(self.schema.indexes.iter().map(|index| index.name));
+        let aggregates = self.aggregates.iter().zip(self.parts.aggregates.iter().map(|it| it.name));
+        match indexes.chain(aggregates).find(|(own, _)| is(own)) {
+            Some((_, index)) => damaged_page(table, Some(index), page, reason),
+            None => damaged(path, format!("database `{database}`, page {page}: {reason}")),
+        }
     }
 
     /// Returns the facts to which the references of the table refer.
@@ -211,6 +236,7 @@ impl OnCommit for Tables<'_> {
             queue: self.queue.map(|queue| queue.on_commit(token)),
             changes: self.changes.map(|changes| changes.on_commit(token)),
             were_known: self.were_known,
+            parts: self.parts,
             referred: self.referred.into_iter().map(|facts| facts.on_commit(token)).collect(),
             recorded: Vec::new(),
             referrers: Links::of(

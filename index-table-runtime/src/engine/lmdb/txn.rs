@@ -1,6 +1,6 @@
 //! A transaction of LMDB, with its pass through the gate.
 
-use std::mem;
+use std::{mem, sync::OnceLock};
 
 use heed::{AnyTls, RoTxn, RwTxn, WithoutTls};
 
@@ -8,6 +8,7 @@ use super::{
     env::Engine,
     gate::Pass,
     opened::Files,
+    pages::Guard,
     read::Reader,
     tables::Tables,
     turn::{Turn, Writing},
@@ -22,6 +23,8 @@ use crate::{
 pub(crate) struct Txn<'s> {
     inner: Inner<'s>,
     engine: &'s Engine,
+    /// Checks pages before LMDB reads them, in a read transaction.
+    guard: OnceLock<Box<Guard>>,
 }
 
 /// Fields are dropped in order: the transaction before its pass through the gate.
@@ -39,16 +42,32 @@ impl<'s> Txn<'s> {
         txn: RoTxn<'s, WithoutTls>,
         pass: Pass<'s, Files>,
     ) -> Self {
-        Self { inner: Inner::Read(txn, pass), engine }
+        Self { inner: Inner::Read(txn, pass), engine, guard: OnceLock::new() }
     }
 
     /// Returns a transaction that has ended.
-    pub(crate) const fn over(engine: &'s Engine) -> Self {
-        Self { inner: Inner::Over, engine }
+    pub(crate) fn over(engine: &'s Engine) -> Self {
+        Self { inner: Inner::Over, engine, guard: OnceLock::new() }
     }
 
     pub(super) fn writing(engine: &'s Engine, txn: RwTxn<'s>, turn: Turn<'s>) -> Self {
-        Self { inner: Inner::Write(txn, turn), engine }
+        Self { inner: Inner::Write(txn, turn), engine, guard: OnceLock::new() }
+    }
+
+    /// From now on, checks the pages of a read transaction before LMDB reads them. Does nothing in a write transaction, whose
+    /// pages are in memory.
+    ///
+    /// Cost: a few reads of the file; then, a read of each page.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DamagedFile`](crate::Error::DamagedFile) if the names of the databases are damaged.
+    pub(crate) fn check_pages(&self) -> Result<()> {
+        let Inner::Read(txn, _) = &self.inner else { return Ok(()) };
+        if self.guard.get().is_none() {
+            let _ = self.guard.set(Box::new(self.engine.guard(txn)?));
+        }
+        Ok(())
     }
 
     /// Returns the stamp of the commit that this transaction reads.
@@ -90,7 +109,7 @@ impl<'s> Txn<'s> {
         let nested = env.nested_write_txn(txn).map_err(|error| engine.error(error));
         Some(nested.map(|txn| {
             writing.scratch.recorder.nest();
-            Txn { inner: Inner::Nested(txn, writing), engine }
+            Txn { inner: Inner::Nested(txn, writing), engine, guard: OnceLock::new() }
         }))
     }
 
@@ -101,7 +120,7 @@ impl<'s> Txn<'s> {
             Inner::Write(txn, _) | Inner::Nested(txn, ..) => txn,
             Inner::Over => return None,
         };
-        Some(Reader::new(self.engine, txn, tables))
+        Some(Reader::new(self.engine, txn, tables).guarded(self.guard.get().map(|guard| &**guard)))
     }
 
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables<'static>) -> Option<Writer<'t, 's>> {

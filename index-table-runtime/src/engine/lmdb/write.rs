@@ -4,9 +4,10 @@ use super::{
     append::{Block, Taken},
     blocks::{self, Malformed, Scratch},
     env::Engine,
-    error::Failure,
+    error::{Failure, refused},
     layout::{self, Layout},
-    names::LIST_COPIES,
+    names::{FILE, LIST_COPIES},
+    pages::{self, Guard},
     read::Reader,
     shared,
     short::short,
@@ -66,6 +67,23 @@ impl<'t, 's> Writer<'t, 's> {
             removed = true;
         }
         Ok(removed)
+    }
+
+    /// Checks the pages that LMDB follows when it writes to the table: the table's own, the catalog, the sequences and the lists of
+    /// free pages, in the state before this transaction.
+    ///
+    /// Cost: reads each page.
+    pub(crate) fn check_pages(&self) -> Result<()> {
+        let path = &self.engine.path;
+        let (file, before) = (path.join(FILE), (self.txn.id() as u64).saturating_sub(1));
+        let refused = |fault| refused(path, fault);
+        let Some(guard) = Guard::new(&file, before).map_err(refused)? else { return Ok(()) };
+        pages::look_at_free_lists(&file, before).map_err(refused)?;
+        let Tables { catalog, sequences, .. } = self.tables;
+        self.tables.own().chain([catalog, sequences]).try_for_each(|own| {
+            let whole = guard.whole(own.name());
+            whole.map_err(|bad| self.tables.bad_page(path, own.name(), bad))
+        })
     }
 
     #[cold]

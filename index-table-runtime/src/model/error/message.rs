@@ -40,9 +40,51 @@ pub(super) fn elsewhere(path: &Path, process: Option<u32>, has_journal: bool) ->
 /// The key in the errors about the lists of the names in a table's rows.
 pub(crate) const LISTS_KEY: &str = "of the lists of its rows";
 
-/// Returns the remedy for damage. That of lists is in its reason.
+/// The beginning of the "key" of a damaged page.
+const PAGE: &str = "page ";
+
+/// Returns the error for a damaged page of a table's rows, or of an index.
+#[cold]
+pub(crate) fn damaged_page(
+    table: &'static str,
+    index: Option<&'static str>,
+    page: u64,
+    reason: &str,
+) -> super::Error {
+    let reason = format!("{reason}; {}", way_out(table, index));
+    super::Error::Corrupt { table, index, key: format!("{PAGE}{page}"), reason }
+}
+
+/// Whether an error is of a damaged page, which ends a pass over a table. Other damage is a finding.
+pub(crate) fn is_damaged_page(error: &super::Error) -> bool {
+    matches!(error, super::Error::Corrupt { key, .. } if key.starts_with(PAGE))
+}
+
+/// Returns what is lost by a damaged page, and the way out.
+pub(crate) fn way_out(table: &str, index: Option<&str>) -> String {
+    match index {
+        Some(index) => format!(
+            "no row is lost: `index-table build STORE --rebuild {table} {index}` gives up this index, and the program \
+             builds it again from the rows"
+        ),
+        None => "its rows are lost: `index-table salvage STORE TO` copies all others to a new store, or restore a backup"
+            .to_owned(),
+    }
+}
+
+/// Returns the position of damage.
+pub(super) fn position(key: &str) -> String {
+    if key.starts_with(PAGE) { key.to_owned() } else { format!("key {key}") }
+}
+
+/// Returns the remedy for a damaged file, unless the reason has it.
+pub(super) fn restored(reason: &str) -> &'static str {
+    if reason.contains("`index-table ") { "" } else { "; restore the directory from a copy" }
+}
+
+/// Returns the remedy for damage. That of lists and pages is in its reason.
 pub(super) fn repaired_by(key: &str) -> &'static str {
-    if key == LISTS_KEY {
+    if key == LISTS_KEY || key.starts_with(PAGE) {
         return "";
     }
     "; the repository's `verify` lists the damage, and `repair` corrects it"

@@ -6,13 +6,13 @@ mod server;
 
 pub(crate) use convert::{Boxed, Sealed, is_full};
 pub use convert::{EncodeError, StoreError};
-pub(crate) use message::LISTS_KEY;
+pub(crate) use message::{LISTS_KEY, damaged_page, is_damaged_page, way_out};
 pub use server::ServerProblem;
 
 use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::model::{index_state::IndexState, key::MAX_KEY_LEN};
-use message::{archive_of, index_or, read_only, repaired_by, shown_number};
+use message::{archive_of, index_or, position, read_only, repaired_by, restored, shown_number};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -388,13 +388,13 @@ pub enum Error {
     /// The file contains bytes that this crate did not write. The repository's `verify` lists all damage, and
     /// `repair` corrects it, except for the lists of the names in rows. Other methods can neither replace nor delete a row that can't
     /// be decoded, because its entries are unknown.
-    #[error("table `{table}`, {}, key {key}: {reason}{}", index_or("facts", *index), repaired_by(key))]
+    #[error("table `{table}`, {}, {}: {reason}{}", index_or("facts", *index), position(key), repaired_by(key))]
     Corrupt {
         /// The table.
         table: &'static str,
         /// The index; `None` for the fact table.
         index: Option<&'static str>,
-        /// The key, in hex if it can't be decoded.
+        /// The key, in hex if it can't be decoded; for a damaged page, `page` and its number.
         key: String,
         /// The problem.
         reason: String,
@@ -776,7 +776,7 @@ pub enum Error {
     // The state of an open store, and the system.
     /// The file is not an LMDB file, it is damaged, or other files of the directory show commits that it lacks. Opening the
     /// store, [`Store::check`](crate::Store::check) and LMDB detect this.
-    #[error("`{path}` can't be used: {reason}; restore the directory from a copy", path = path.display())]
+    #[error("`{path}` can't be used: {reason}{}", restored(reason), path = path.display())]
     DamagedFile {
         /// The store's directory.
         path: PathBuf,

@@ -1,13 +1,13 @@
 use std::mem;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::{SLOTS, ShardNumber};
 
 /// Sorted boundaries over encoded shard keys. Each boundary is the first key of a segment. The segment ends
 /// before the next boundary, and belongs to one shard or to none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<Boundary>", into = "Vec<Boundary>")]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "Vec<Boundary>")]
 pub(crate) struct Boundaries {
     list: Vec<Boundary>,
     /// The first bytes of each start. They decide most comparisons without the start itself.
@@ -21,9 +21,9 @@ impl From<Vec<Boundary>> for Boundaries {
     }
 }
 
-impl From<Boundaries> for Vec<Boundary> {
-    fn from(boundaries: Boundaries) -> Self {
-        boundaries.list
+impl Serialize for Boundaries {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.list.serialize(serializer)
     }
 }
 
@@ -124,6 +124,15 @@ impl Boundaries {
         sorted(self.segments().filter(meets).filter_map(|(_, _, shard)| shard).collect())
     }
 
+    /// Whether a shard has all keys from `start` up to but not including `end`.
+    pub(crate) fn are_all_in(&self, start: &[u8], end: Option<&[u8]>, shard: ShardNumber) -> bool {
+        let first = self.segment_of(start).unwrap_or_default();
+        let within = self.list.iter().skip(first);
+        let mut within =
+            within.take_while(|next| end.is_none_or(|end| next.start.as_slice() < end));
+        within.all(|segment| segment.shard == Some(shard))
+    }
+
     /// Returns all shards with keys, sorted and without duplicates.
     pub(crate) fn shards(&self) -> Vec<ShardNumber> {
         sorted(self.list.iter().filter_map(|boundary| boundary.shard).collect())
@@ -140,15 +149,24 @@ impl Boundaries {
     pub(crate) fn without(&self, shard: ShardNumber) -> Option<Self> {
         let is_other = |owner: &ShardNumber| *owner != shard;
         let mut neighbour = self.segments().filter_map(|(_, _, owner)| owner).find(is_other)?;
-        let mut next = self.clone();
-        for (start, end, owner) in self.segments() {
-            match owner {
-                Some(own) if own == shard => next.assign(start, end, Some(neighbour)),
-                Some(other) => neighbour = other,
-                None => {}
-            }
+        Some(self.with_owners(|owner| {
+            let other = owner.filter(is_other);
+            neighbour = other.unwrap_or(neighbour);
+            other.or(owner.map(|_| neighbour))
+        }))
+    }
+
+    /// Returns the boundaries with other owners of their segments.
+    fn with_owners(
+        &self,
+        mut owner: impl FnMut(Option<ShardNumber>) -> Option<ShardNumber>,
+    ) -> Self {
+        let mut list = self.list.clone();
+        for segment in &mut list {
+            segment.shard = owner(segment.shard);
         }
-        Some(next)
+        list.dedup_by(|next, before| next.shard == before.shard);
+        Self::from(list)
     }
 
     /// Returns the boundaries after the segments of a shard are assigned to no shard.
@@ -158,11 +176,7 @@ impl Boundaries {
 
     /// Returns the boundaries after the segments of a shard are assigned to another shard, or to none.
     pub(crate) fn with_other_for(&self, shard: ShardNumber, other: Option<ShardNumber>) -> Self {
-        let mut next = self.clone();
-        for (start, end) in self.of_shard(shard) {
-            next.assign(&start, end.as_deref(), other);
-        }
-        next
+        self.with_owners(|owner| if owner == Some(shard) { other } else { owner })
     }
 
     /// Returns the boundaries after the slots of a shard are distributed over the other shards of a hash map; `None` if

@@ -41,6 +41,14 @@ impl<'s> Txn<'s> {
         pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure>;
     }
 
+    /// From now on, checks the pages of LMDB before it reads them.
+    pub(crate) fn check_pages(&self) -> Result<()> {
+        match self {
+            Self::One(txn) => txn.check_pages(),
+            Self::Several(txn) => txn.check_pages(),
+        }
+    }
+
     /// Returns the stamp of a write transaction that is about to commit. It need not be known if nothing uses it.
     pub(crate) fn final_stamp(&self) -> Stamp {
         match self {

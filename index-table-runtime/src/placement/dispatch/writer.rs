@@ -90,6 +90,19 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
+    /// Checks the pages of the table, in each shard that the transaction can write; see [`lmdb::Writer::check_pages`].
+    pub(crate) fn check_pages(&mut self) -> Result<()> {
+        match self {
+            Self::One(engine::Writer::Lmdb(writer)) => writer.check_pages(),
+            #[cfg(any(feature = "memory", feature = "postgres"))]
+            Self::One(_) => Ok(()),
+            Self::Several(writer) => writer
+                .parts()
+                .into_iter()
+                .try_for_each(|shard| writer.part(shard, &mut |part| part.check_pages())),
+        }
+    }
+
     /// Returns the writer of several shards.
     pub(crate) const fn several(&mut self) -> Option<&mut shards::Writer<'t>> {
         match self {

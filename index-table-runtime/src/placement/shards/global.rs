@@ -70,7 +70,7 @@ impl Engine {
             None => map()?,
         };
         if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_read_only()) {
-            manager.write_map(name, &map)?;
+            manager.write_map(name, map.clone())?;
             self.record_ranges(name, &map)?;
         }
         self.maps.add(name.to_owned(), map.into());

@@ -359,7 +359,7 @@ impl Manager {
     pub(crate) fn write_placed(
         &self,
         (table, name): (&str, &str),
-        map: &Declared,
+        map: Declared,
         shard: ShardNumber,
     ) -> Result<()> {
         let (key, record) = map_record(name, map)?;
@@ -382,7 +382,7 @@ impl Manager {
 
 impl Manager {
     /// Adds or replaces a shard map.
-    pub(crate) fn write_map(&self, name: &str, map: &Declared) -> Result<()> {
+    pub(crate) fn write_map(&self, name: &str, map: Declared) -> Result<()> {
         let (key, record) = map_record(name, map)?;
         self.update(&|all| {
             all.retain(|(own, _)| *own != key);
@@ -392,8 +392,8 @@ impl Manager {
     }
 }
 
-fn map_record(name: &str, map: &Declared) -> Result<(Vec<u8>, Vec<u8>)> {
-    let Declared { kind, key_type, boundaries } = map.clone();
+fn map_record(name: &str, map: Declared) -> Result<(Vec<u8>, Vec<u8>)> {
+    let Declared { kind, key_type, boundaries } = map;
     let record = MapRecord { kind, key_type, boundaries };
     Ok(([MAPS, name.as_bytes()].concat(), encode(&MANAGER, &record)?))
 }
@@ -407,7 +407,7 @@ pub(crate) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)
         all.push(([SHARDS, &number.to_be_bytes()].concat(), encode(&MANAGER, shard)?));
     }
     for (name, map) in maps {
-        all.push(map_record(name, map)?);
+        all.push(map_record(name, map.clone())?);
     }
     for (table, shard) in places {
         all.push(([PLACES, table.as_bytes()].concat(), encode(&MANAGER, shard)?));

@@ -23,7 +23,7 @@ use std::{
     },
 };
 
-use super::{Changed, Hidden, MoveId, MoveRecord, Moving, Tables};
+use super::{Changed, Hidden, MoveId, MoveRecord, Moving, OwnRanges, Tables};
 use crate::{
     locks::RwLock,
     model::shard::{Boundaries, Declared, MapKind, Routing, ShardNumber, placed_table},
@@ -65,6 +65,13 @@ impl Map {
         }
     }
 
+    /// Returns a shard's part of the map.
+    pub(super) fn own_ranges(&self, name: &str, shard: ShardNumber) -> OwnRanges {
+        let (kind, key_type) = (self.kind, self.key_type.clone());
+        let ranges = self.boundaries.of_shard(shard);
+        OwnRanges { map: name.to_owned(), kind, key_type, ranges }
+    }
+
     /// Returns the stored form of the map.
     pub(crate) fn declared(&self) -> Declared {
         let (kind, key_type) = (self.kind, self.key_type.clone());
@@ -77,8 +84,10 @@ impl Maps {
     pub(crate) fn with(&self, moving: Arc<Moving>) -> Self {
         let mut next = self.without(moving.record.id);
         next.add_placed(&moving.record.map);
-        if let Some(map) = next.by_name.get_mut(&moving.record.map) {
-            map.boundaries = Arc::new(moving.record.boundaries(&map.boundaries));
+        if let Some(map) = next.by_name.get_mut(&moving.record.map)
+            && let Some(boundaries) = moving.record.boundaries(&map.boundaries)
+        {
+            map.boundaries = Arc::new(boundaries);
         }
         next.moves.push(moving);
         next
@@ -202,6 +211,16 @@ impl Maps {
     /// Returns the unfinished moves.
     pub(crate) fn moves(&self) -> &[Arc<Moving>] {
         &self.moves
+    }
+
+    /// Whether these maps, of another generation, give each shard the same ranges. Most steps of a move don't change them.
+    pub(super) fn have_same_ranges(&self, other: &Self) -> bool {
+        let is_same = |((name, map), (other_name, other)): ((&String, &Map), (&String, &Map))| {
+            name == other_name && Arc::ptr_eq(&map.boundaries, &other.boundaries)
+        };
+        self.shards == other.shards
+            && self.by_name.len() == other.by_name.len()
+            && self.by_name.iter().zip(&other.by_name).all(is_same)
     }
 
     /// Whether keys of this map are being moved.

@@ -69,7 +69,7 @@ pub(crate) use outside::Observed;
 pub(crate) use own::Seen;
 pub(crate) use pin::PinnedShards;
 pub(crate) use read::{Part, Reader};
-pub(crate) use steps::MoveStep;
+pub(crate) use steps::{Author, MoveStep};
 pub(crate) use tables::{OpenTables, Tables};
 pub(crate) use txn::Txn;
 pub(crate) use write::Writer;

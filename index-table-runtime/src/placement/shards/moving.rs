@@ -81,11 +81,14 @@ impl MoveRecord {
         if self.is_switched { self.from } else { self.to }
     }
 
-    /// Returns the boundaries in the state of the move.
-    pub(crate) fn boundaries(&self, map: &Boundaries) -> Boundaries {
+    /// Returns the boundaries in the state of the move; `None` if they are those of the map, as before the switch.
+    pub(crate) fn boundaries(&self, map: &Boundaries) -> Option<Boundaries> {
+        if map.are_all_in(&self.start, self.end.as_deref(), self.owner()) {
+            return None;
+        }
         let mut boundaries = map.clone();
         boundaries.assign(&self.start, self.end.as_deref(), Some(self.owner()));
-        boundaries
+        Some(boundaries)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Engine, Identity, Map, Maps, MoveRecord, Moving, Observed, OpenTables, OwnRanges, Tables, Txn,
+    Engine, Identity, Maps, MoveRecord, Moving, Observed, OpenTables, OwnRanges, Tables, Txn,
     manager::{
         ALONE, HIDDEN, MOVES, OWN, SHARD, decode_hidden, decode_identity, decode_moves,
         encode_hidden, encode_identity, encode_moves, own_records,
@@ -100,8 +100,8 @@ impl Seen {
             return Ok(false);
         }
         let is_other = |own: &OwnRanges| {
-            let used = used.get(&own.map).map(Map::declared);
-            used.is_some_and(|used| OwnRanges::of(&own.map, &used, identity.number) != *own)
+            let used = used.get(&own.map).map(|used| used.own_ranges(&own.map, identity.number));
+            used.is_some_and(|used| used != *own)
         };
         if identity.maps.iter().any(|own| is_new(&own.map) && is_other(own)) {
             return Ok(false);
@@ -141,26 +141,32 @@ impl Engine {
     ) -> Result<()> {
         let removed = (0..self.next_number()).filter(|number| !maps.shards().contains(number));
         let removed: Vec<_> = removed.collect();
+        // Most steps of a move don't change the ranges, of which there can be thousands.
+        let has_changed = !maps.have_same_ranges(&self.maps.now());
         for &shard in shards {
-            let bytes = txn.reader(own).of_shard(shard)?.fact(OWN)?;
             let missing = || Error::internal("a shard without its own record");
-            let mut identity = decode_identity(bytes.ok_or_else(missing)?)?;
-            identity.removed.clone_from(&removed);
-            for ranges in &mut identity.maps {
-                if let Some(map) = maps.get(&ranges.map) {
-                    *ranges = OwnRanges::of(&ranges.map, &map.declared(), shard);
+            let mut changed = None;
+            if has_changed {
+                let bytes = txn.reader(own).of_shard(shard)?.fact(OWN)?;
+                let mut identity = decode_identity(bytes.ok_or_else(missing)?)?;
+                identity.removed.clone_from(&removed);
+                for ranges in &mut identity.maps {
+                    if let Some(map) = maps.get(&ranges.map) {
+                        *ranges = map.own_ranges(&ranges.map, shard);
+                    }
                 }
-            }
-            for (_, map, declared) in maps.placed_maps() {
-                if identity.maps.iter().all(|own| own.map != map) {
-                    identity.maps.push(OwnRanges::of(map, &declared.declared(), shard));
-                    identity.maps.sort_by(|one, other| one.map.cmp(&other.map));
+                for (_, name, map) in maps.placed_maps() {
+                    if identity.maps.iter().all(|own| own.map != name) {
+                        identity.maps.push(map.own_ranges(name, shard));
+                        identity.maps.sort_by(|one, other| one.map.cmp(&other.map));
+                    }
                 }
+                changed = Some(encode_identity(&identity)?);
             }
             let of_shard =
                 |moving: &&Arc<Moving>| [moving.record.from, moving.record.to].contains(&shard);
             let moves: Vec<_> = maps.moves().iter().filter(of_shard).map(|it| &it.record).collect();
-            let (identity, moves) = (encode_identity(&identity)?, encode_moves(&moves)?);
+            let moves = encode_moves(&moves)?;
             let (hidden, had) =
                 (maps.hidden().maps(), txn.reader(own).of_shard(shard)?.fact(HIDDEN)?);
             let (hidden, had) =
@@ -168,7 +174,9 @@ impl Engine {
             let hidden = hidden.transpose()?;
             let mut writer = txn.writer(own).ok_or_else(missing)?;
             writer.beside(shard, &mut |writer| {
-                writer.change(Change::PutFact { primary_key: OWN, row: &identity })?;
+                if let Some(row) = &changed {
+                    writer.change(Change::PutFact { primary_key: OWN, row })?;
+                }
                 writer.change(Change::PutFact { primary_key: MOVES, row: &moves })?;
                 match &hidden {
                     Some(row) => writer.change(Change::PutFact { primary_key: HIDDEN, row }),

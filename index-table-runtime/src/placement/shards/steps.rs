@@ -15,6 +15,7 @@ use crate::{
     locks::MutexGuard,
     model::{
         error::{Error, Result},
+        schema::TableSchema,
         shard::{GlobalIndex, Routing, ShardNumber, placed_table},
     },
     placement,
@@ -40,6 +41,26 @@ impl MoveStep {
         match self {
             Self::Set(moving) => now.with(Arc::clone(moving)),
             Self::End(moving) => now.without(moving.record.id),
+        }
+    }
+}
+
+/// The writer of a change during a move.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// The transaction that writes the row. An offline move refuses it.
+    Row,
+    /// The index worker. Its messages are in the order of their commits, so one that is refused would stop all messages after it,
+    /// also those of rows that don't move.
+    IndexWorker,
+}
+
+impl Author {
+    /// Returns the writer of the entries of an index.
+    pub(super) fn of_entry(schema: &TableSchema, index: usize) -> Self {
+        match schema.indexes.get(index) {
+            Some(index) if index.eventual => Self::IndexWorker,
+            _ => Self::Row,
         }
     }
 }
@@ -81,12 +102,12 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardReadOnly`]: a move is offline.
+    /// [`Error::ShardReadOnly`]: a move is offline, and the change is not one of the index worker.
     pub(super) fn track(
         &self,
         routing: &Routing,
         (map, map_key): (&str, &[u8]),
-        primary_key: &[u8],
+        (primary_key, author): (&[u8], Author),
         changed: impl Fn() -> Tracked,
     ) -> Result<()> {
         for moving in self.maps.now().moves() {
@@ -94,7 +115,7 @@ impl Engine {
             if *is_switched || own != map || !moving.record.has(map_key) {
                 continue;
             }
-            if *is_offline {
+            if *is_offline && author == Author::Row {
                 let schema = routing.schema();
                 return Err(Error::ShardReadOnly {
                     table: schema.name,
@@ -114,11 +135,16 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::ShardReadOnly`]
-    pub(crate) fn note_change(&self, routing: &Routing, primary_key: &[u8]) -> Result<()> {
+    pub(crate) fn note_change(
+        &self,
+        routing: &Routing,
+        primary_key: &[u8],
+        author: Author,
+    ) -> Result<()> {
         let Some(key) = routing.map_key(primary_key) else { return Ok(()) };
         let table = routing.schema().name;
         let changed = || Tracked::Row(table, primary_key.to_vec());
-        self.track(routing, (routing.map(), &key), primary_key, changed)
+        self.track(routing, (routing.map(), &key), (primary_key, author), changed)
     }
 
     /// Adds an entry of a global index to the moves of its index key, before it changes.
@@ -136,7 +162,8 @@ impl Engine {
     ) -> Result<()> {
         let schema = routing.schema();
         let changed = || Tracked::entry(schema, global.index(), key, primary_key);
-        self.track(routing, (global.map(), &global.map_key(key)), primary_key, changed)
+        let author = Author::of_entry(schema, global.index());
+        self.track(routing, (global.map(), &global.map_key(key)), (primary_key, author), changed)
     }
 
     /// Restarts the copies of all moves, and the attaching of a shard.
@@ -154,6 +181,21 @@ impl Engine {
             self.maps.install(Arc::new(maps));
         }
         self
+    }
+
+    /// Adds an unfinished move of two shards that are not available.
+    pub(crate) fn add_move(&self, record: &MoveRecord) {
+        let _held = self.hold_moves();
+        let moving = Arc::new(Moving::new(record.clone()));
+        self.maps.install(Arc::new(self.maps.now().with(moving)));
+    }
+
+    /// Removes such a move again, whose keys belonged to this shard.
+    pub(crate) fn forget_move(&self, record: &MoveRecord, owner: ShardNumber) {
+        let _held = self.hold_moves();
+        let (map, span) = (&record.map, (&*record.start, record.end.as_deref()));
+        let maps = self.maps.now().without(record.id).with_assigned(map, span, owner);
+        self.maps.install(Arc::new(maps));
     }
 
     /// Makes a step of a move in a transaction of both shards, in which `body` writes too. The caller has a [`Step`].
@@ -238,9 +280,9 @@ impl Engine {
         if let Some(table) = placed_table(name)
             && let Some(shard) = map.boundaries.shard_of(&[])
         {
-            return manager.write_placed((table, name), &map.declared(), shard);
+            return manager.write_placed((table, name), map.declared(), shard);
         }
-        manager.write_map(name, &map.declared())
+        manager.write_map(name, map.declared())
     }
 
     /// Returns the move with this number.

@@ -4,9 +4,10 @@
 use std::{cell::Cell, collections::BTreeMap, path::Path, sync::Arc};
 
 use super::{
-    Identity, Locks, ManagerRecords, OpenTables, Shard, ShardRecord, ShardState, TableRecord,
+    Identity, Locks, ManagerRecords, Map, OpenTables, Shard, ShardRecord, ShardState, TableRecord,
     Tables,
     manager::{self, ManagerRecord},
+    maps::CurrentMaps,
     recorded,
     txn::Reads as _,
     writing::Writing,
@@ -105,6 +106,51 @@ fn the_moves_of_a_shard_have_these_bytes() {
         let cut = bytes.get(..len).unwrap_or_default();
         assert!(manager::decode_moves(cut).is_err(), "{len} bytes");
     }
+}
+
+/// The ranges are written in the own records of both shards only if they have changed. Otherwise, merging thousands of ranges
+/// would write all of them three times for each.
+#[test]
+fn only_the_switch_of_a_move_changes_the_ranges_of_shards() {
+    let mut boundaries = Boundaries::all_in(Some(0));
+    boundaries.assign(&[5], Some(&[9]), Some(1));
+    let map = || Map {
+        kind: MapKind::Ranges,
+        key_type: "u8".to_owned(),
+        boundaries: boundaries.clone().into(),
+    };
+    let by_name = ["m", "other"].map(|name| (name.to_owned(), map())).into();
+    let maps = CurrentMaps::new(by_name, [0, 1].into()).now();
+    let (start, end, map) = (vec![5], Some(vec![7]), "m".to_owned());
+    let (is_offline, is_switched) = (false, false);
+    let begun = super::MoveRecord {
+        id: 7,
+        map,
+        start,
+        end,
+        from: 1,
+        to: 0,
+        is_offline,
+        is_switched,
+        begun: 1,
+    };
+    let moving = super::Moving::new(begun);
+    let switched = Arc::new(moving.switched());
+    let begun = maps.with(Arc::new(moving));
+    assert!(begun.have_same_ranges(&maps));
+    assert!(begun.without(7).have_same_ranges(&maps));
+    let after = begun.with(switched);
+    assert!(!after.have_same_ranges(&begun));
+    assert!(after.without(7).have_same_ranges(&after));
+    let owners: Vec<_> = after.get("m").expect("a map").boundaries.segments().collect();
+    assert_eq!(
+        owners,
+        [
+            (&[][..], Some(&[7][..]), Some(0)),
+            (&[7][..], Some(&[9][..]), Some(1)),
+            (&[9][..], None, Some(0))
+        ]
+    );
 }
 
 #[test]

@@ -167,6 +167,12 @@ impl<'s> Txn<'s> {
         self.routed.at().lacks(shard)
     }
 
+    /// From now on, checks the pages of LMDB before it reads them.
+    pub(crate) fn check_pages(&self) -> Result<()> {
+        let State::Read(snapshots, _) = &self.state else { return Ok(()) };
+        snapshots.iter().flat_map(|snapshot| &snapshot.txn).try_for_each(engine::Txn::check_pages)
+    }
+
     /// Returns a read transaction without snapshots.
     pub(super) fn over(engine: &'s Engine) -> Self {
         Self::new(engine, State::Read(Box::default(), None), engine.maps.capture())

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Engine, Reader, Tables, Tracked, txn::Writes};
+use super::{Engine, Reader, Tables, Tracked, steps::Author, txn::Writes};
 use crate::{
     engine::{Ascending, Space, Write as _},
     model::{
@@ -41,12 +41,23 @@ impl<'t> Writer<'t> {
         primary_key: &[u8],
         write: impl FnMut(&mut placement::Writer<'_, '_>) -> Result<T>,
     ) -> Result<T> {
+        self.tracked(primary_key, Author::Row, write)
+    }
+
+    /// Writes in the shard of a row, and adds the row to the moves of its shard key.
+    #[inline]
+    fn tracked<T>(
+        &mut self,
+        primary_key: &[u8],
+        author: Author,
+        write: impl FnMut(&mut placement::Writer<'_, '_>) -> Result<T>,
+    ) -> Result<T> {
         let Some(shard) = self.tables.routing.shard_of(primary_key) else {
             return self.without_a_shard(primary_key, write);
         };
         if self.tables.routing.moves() {
             self.lock(shard, Some(primary_key))?;
-            self.track(primary_key)?;
+            self.track(primary_key, author)?;
         }
         self.in_shard(shard, primary_key, write)
     }
@@ -60,8 +71,8 @@ impl<'t> Writer<'t> {
 
     /// Adds the changed row to the moves of its shard key.
     #[cold]
-    fn track(&self, primary_key: &[u8]) -> Result<()> {
-        self.engine.note_change(&self.tables.routing, primary_key)
+    fn track(&self, primary_key: &[u8], author: Author) -> Result<()> {
+        self.engine.note_change(&self.tables.routing, primary_key, author)
     }
 
     /// Fails if one of these rows can't be written, since it is being moved offline.
@@ -74,7 +85,7 @@ impl<'t> Writer<'t> {
             return Ok(());
         }
         let mut rows = [old, new].into_iter().flatten();
-        rows.try_for_each(|row| self.track(row.primary_key()))
+        rows.try_for_each(|row| self.track(row.primary_key(), Author::Row))
     }
 
     /// Whether two rows are in the same shard.
@@ -112,7 +123,10 @@ impl<'t> Writer<'t> {
         write: impl FnMut(&mut placement::Writer<'_, '_>) -> Result<T>,
     ) -> Result<T> {
         match self.tables.routing.global(index) {
-            None => self.row(primary_key, write),
+            None => {
+                let author = Author::of_entry(self.tables.routing.schema(), index);
+                self.tracked(primary_key, author, write)
+            }
             Some(global) => {
                 let shard = self.tables.shard_of_global(global, index, key)?;
                 if global.moves() {
@@ -396,7 +410,8 @@ impl<'t> Writer<'t> {
                 self.lock(shard, None)?;
                 let (table, map_key) = (routing.schema().name, routing.map_key_of(key));
                 let changed = || Tracked::Sequence(table, key.to_vec());
-                self.engine.track(routing, (routing.map(), &map_key), key, changed)?;
+                let at = (routing.map(), &*map_key);
+                self.engine.track(routing, at, (key, Author::Row), changed)?;
             }
             return self.beside(shard, &mut |writer| writer.put(space, key, record));
         }

@@ -123,9 +123,11 @@ impl Store {
     #[must_use]
     pub fn unavailable_shards(&self) -> Vec<(ShardId, String)> {
         let Ok(engine) = engine_of(self) else { return Vec::new() };
-        let present = engine.shards().filter(|(_, shard)| !shard.is_gone());
-        let missing = present.filter_map(|(number, shard)| {
+        let missing = engine.shards().filter_map(|(number, shard)| {
             let Err(Error::ShardUnavailable { reason, .. }) = shard.opened() else { return None };
+            if shard.is_gone() {
+                return None;
+            }
             Some((shard_id(self, number).ok()?, reason))
         });
         missing.collect()
@@ -251,12 +253,12 @@ pub(crate) fn parts_of(
     let shards = shards.filter(|shard| only.is_none_or(|only| only == *shard));
     let part = |number: ShardNumber| {
         let shard = engine.member(number)?;
-        let store = match shard.store() {
-            Err(_) if only.is_none() && shard.is_gone() => return Ok(None),
-            store => store?,
-        };
-        let table = table.in_shard(number).ok_or_else(|| engine.without(number))?;
-        Ok(Some((store, table)))
+        let own = || table.in_shard(number).ok_or_else(|| engine.without(number));
+        let part = shard.store().and_then(|store| Ok((store, own()?)));
+        match part {
+            Err(_) if only.is_none() && shard.is_gone() => Ok(None),
+            part => part.map(Some),
+        }
     };
     shards.map(part).filter_map(Result::transpose).collect()
 }

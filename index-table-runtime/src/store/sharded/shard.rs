@@ -66,8 +66,10 @@ pub(super) fn open_files(
         records.add_placed(own.identity());
     }
     for own in known.map_or(Ok(Vec::new()), Seen::moves)? {
-        if let Some(map) = records.maps.get_mut(&own.map) {
-            map.boundaries = own.boundaries(&map.boundaries);
+        if let Some(map) = records.maps.get_mut(&own.map)
+            && let Some(boundaries) = own.boundaries(&map.boundaries)
+        {
+            map.boundaries = boundaries;
         }
     }
     Ok((inner, seen))

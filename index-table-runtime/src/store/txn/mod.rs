@@ -183,6 +183,12 @@ impl<'s> ReadTxn<'s> {
         self.engine.commit_number()
     }
 
+    /// From now on, checks each page of a data file before LMDB reads it, so that a damaged page is
+    /// [`Error::Corrupt`](crate::Error::Corrupt) and not a crash. `verify` calls it.
+    pub(crate) fn check_pages(&self) -> Result<()> {
+        self.engine.check_pages()
+    }
+
     pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {
         self.check(table)?;
         self.engine.reader(&table.tables).ok_or_else(|| wrong_store(table))

@@ -454,6 +454,7 @@ impl<'s> WriteTxn<'s> {
         self.guard.refuse_each()?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
         let mut writer = self.read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
+        writer.check_pages()?;
         check_record(&writer, table)?;
         let Some(sharded) = writer.several() else {
             return Ok(vec![queue::repair(table.schema, &mut writer)?]);

@@ -34,6 +34,8 @@ pub(super) struct BuildOptions {
     pub(super) refuses_earlier: bool,
     /// Whether the build can write rows again.
     pub(super) renews: bool,
+    /// Whether all pages of the table are checked before the first batch. The command line tool does, because a damaged page would end it.
+    pub(super) checks: bool,
 }
 
 /// The indexes that a build builds, by their positions.

@@ -14,6 +14,7 @@ pub(crate) use batch::{at_once, declare, empty, leave_to_others, renew_all, rest
 pub(crate) use rows::rewrite;
 
 use crate::{
+    engine::is_checked,
     model::{error::Result, index_state::IndexState, row_vtable::TableRows, schema::TableSchema},
     placement::shards::Locks,
     store::{OpenTable, Store, WriteTxn},
@@ -58,6 +59,8 @@ pub(crate) const MEMORY: usize = 64 << 20;
 /// of one shard ([`read_on`](crate::Store::read_on)) in which a local index is complete. A local unique index is violated in the
 /// shards that have duplicates only; the other shards still refuse duplicate keys. If the table is opened instead of built again,
 /// global indexes are built from the start, in one transaction.
+///
+/// Pages are not checked: a damaged page can end the process. The command `build` checks each page of the table before its first batch.
 ///
 /// Cost: each row is read once, and its entries are written in sorted order. The entries of a batch are in
 /// memory. For a violated index, each entry is read.
@@ -179,6 +182,7 @@ impl<'t> Build<'t> {
             chosen: Chosen::All,
             refuses_earlier: false,
             renews: true,
+            checks: is_checked(),
         };
         let rows = &table.rows;
         Self { store, table, rows, options, limit: None, goes_on: None, progress: None }
@@ -300,6 +304,9 @@ impl<'t> Build<'t> {
                         txn.exclude_writers(self.table);
                     }
                     let (mut writer, _, written) = txn.writer(self.table)?;
+                    if options.checks && options.retry {
+                        writer.check_pages()?;
+                    }
                     build_batch(self.rows, self.table, &mut writer, written, options)
                 },
             )?;

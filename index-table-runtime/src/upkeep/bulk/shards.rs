@@ -13,7 +13,7 @@ use crate::{
         maintain::Image,
         shard::ShardNumber,
     },
-    placement::shards::{self, Held},
+    placement::shards::{self, Author, Held},
     store::{OpenTable, Shards, Store, engine_of, shard_id},
     upkeep::parallel::{self, Sum},
     usage::{Progress, ProgressReporter},
@@ -67,7 +67,7 @@ impl Gatherers<'_> {
         let Self { split: Split { tables, table, engine, .. }, by_shard, .. } = self;
         let routing = tables.routing();
         if routing.moves() {
-            engine.note_change(&routing, image.primary_key())?;
+            engine.note_change(&routing, image.primary_key(), Author::Row)?;
         }
         let shard = routing.shard_of(image.primary_key());
         let shard = shard.ok_or_else(|| tables.no_shard(image.primary_key()))?;

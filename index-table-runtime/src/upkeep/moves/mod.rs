@@ -312,9 +312,8 @@ impl Store {
 }
 
 impl<'a> Move<'a> {
-    /// Refuses writes of the keys with [`Error::ShardReadOnly`] until the switch. Reads continue. By default,
-    /// writes continue as well, and rows that change in the meantime are copied again. An eventual global index always moves
-    /// in that way.
+    /// Refuses writes of the keys with [`Error::ShardReadOnly`] until the switch. Reads continue, and index workers still apply
+    /// the messages that are queued. By default, writes continue as well, and rows that change in the meantime are copied again.
     pub const fn offline(mut self) -> Self {
         self.is_offline = true;
         self
@@ -381,9 +380,7 @@ impl<'a> Move<'a> {
         let what = what_moves(&map);
         let number = engine.number(&to);
         let to = number.ok_or_else(|| refused(&what, &format!("there is no shard `{to}`")))?;
-        let tables = tables_with_map(store, engine, &map)?;
-        // The index worker can't wait for a move.
-        let is_offline = is_offline && !is_eventual(&tables, &map);
+        tables_with_map(store, engine, &map)?;
         let mut moved = Moved::default();
         for span in spans {
             let span = span.ok_or_else(|| refused(&what, "the range has no keys"))?;
@@ -533,15 +530,6 @@ fn tables_with_map(store: &Store, engine: &Shards, map: &str) -> Result<Vec<Arc<
         })
     };
     engine.tables_with_map(map).iter().map(open).collect()
-}
-
-/// Whether a shard map is that of an eventual global index.
-fn is_eventual(tables: &[Arc<OpenTable>], map: &str) -> bool {
-    let is_map = |table: &str, index: &str| map.split_once('.') == Some((table, index));
-    tables.iter().any(|table| {
-        let mut indexes = table.schema.indexes.iter();
-        indexes.any(|index| index.eventual && is_map(table.schema.name, index.name))
-    })
 }
 
 /// Returns the boundaries of a map. A table without a shard key gets its map with its first move.

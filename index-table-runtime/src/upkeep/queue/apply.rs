@@ -48,45 +48,61 @@ pub struct Drained {
     pub left: u64,
 }
 
-/// Applies up to `most` messages, in batches. Each batch is a transaction.
+/// Applies up to `most` messages, in batches. Each batch is a transaction. An error in the queue of one shard is returned after the
+/// messages of the other shards were applied.
 pub(crate) fn drain(store: &Store, table: &OpenTable, most: u64) -> Result<Drained> {
     store.inner.refuse_nested_write()?;
     let mut drained = Drained::default();
     loop {
         let most = most - drained.applied - drained.dead_letters;
-        let batch = batch_of(store, table, most)?;
+        let (batch, failed) = batch_of(store, table, most);
         drained.applied += batch.applied;
         drained.dead_letters += batch.dead_letters;
         drained.left = batch.left;
         if batch.left == 0 || most == batch.applied + batch.dead_letters {
-            break;
+            // The other queues are empty.
+            return failed.map_or(Ok(drained), Err);
         }
         thread::sleep(PAUSE);
     }
-    Ok(drained)
 }
 
-/// Applies a batch of each queue of a table, together up to `most` messages. Each batch is a transaction.
-pub(super) fn batch_of(store: &Store, table: &OpenTable, most: u64) -> Result<Drained> {
-    let mut drained = Drained::default();
+/// Applies a batch of each queue of a table, together up to `most` messages. Each batch is a transaction. Also returns the first
+/// error of a queue, whose messages are not counted. It does not stop the other queues: its shard may not be available.
+pub(super) fn batch_of(store: &Store, table: &OpenTable, most: u64) -> (Drained, Option<Error>) {
+    let (mut drained, mut failed) = (Drained::default(), None);
     for queue in queues_of(&table.tables) {
-        let left = left(store, table, queue)?;
         let most = most - drained.applied - drained.dead_letters;
-        if left == 0 || most == 0 {
-            drained.left += left;
-            continue;
+        match batch_of_queue(store, table, queue, most) {
+            Ok(batch) => {
+                drained.applied += batch.applied;
+                drained.dead_letters += batch.dead_letters;
+                drained.left += batch.left;
+            }
+            Err(error) => failed = failed.or(Some(error)),
         }
-        let batch = store.transaction(|txn| {
-            let (mut writer, scratch, written) = txn.writer(table)?;
-            let most = most.min(MESSAGES);
-            batch((&table.rows, queue), &mut writer, &mut scratch.new, written, most)
-        })?;
-        drained.applied += batch.applied;
-        drained.dead_letters += batch.dead_letters;
-        drained.left += batch.left;
-        store.inner.signals.notify();
     }
-    Ok(drained)
+    (drained, failed)
+}
+
+/// Applies a batch of a queue.
+fn batch_of_queue(
+    store: &Store,
+    table: &OpenTable,
+    queue: Option<ShardNumber>,
+    most: u64,
+) -> Result<Drained> {
+    let left = left(store, table, queue)?;
+    if left == 0 || most == 0 {
+        return Ok(Drained { left, ..Drained::default() });
+    }
+    let batch = store.transaction(|txn| {
+        let (mut writer, scratch, written) = txn.writer(table)?;
+        let most = most.min(MESSAGES);
+        batch((&table.rows, queue), &mut writer, &mut scratch.new, written, most)
+    })?;
+    store.inner.signals.notify();
+    Ok(batch)
 }
 
 /// Returns the number of messages in a queue. Without messages, no write transaction is needed.

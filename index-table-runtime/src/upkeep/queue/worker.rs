@@ -125,8 +125,8 @@ impl IndexWorker {
         Ok(Self { shared, store: weak, thread: Some(thread), path, origin })
     }
 
-    /// Returns the error of the last round; `None` if it succeeded. After an error, the worker retries five times
-    /// a second. A message that can't be applied is not an error here; it becomes a dead letter. In a forked process, which
+    /// Returns the error of the last round; `None` if it succeeded. An error in one table or shard, for example because the shard
+    /// is not available, does not stop the others. After an error, the worker retries five times a second. A message that can't be applied is not an error here; it becomes a dead letter. In a forked process, which
     /// doesn't have the thread, the error is [`Error::Forked`].
     #[must_use]
     pub fn error(&self) -> Option<Error> {
@@ -176,12 +176,9 @@ fn run(shared: &Shared, store: &Weak<Inner>) {
     while !shared.is_stopped() {
         let events = shared.signals.events();
         let Some(inner) = store.upgrade() else { return };
-        let round = round(&Store { inner }, shared);
-        let (pause, more) = match &round {
-            Ok(more) => (POLL, *more),
-            Err(_) => (REST, false),
-        };
-        *shared.error() = round.err();
+        let (more, failed) = round(&Store { inner }, shared);
+        let pause = if failed.is_some() { REST } else { POLL };
+        *shared.error() = failed;
         if more {
             thread::sleep(apply::PAUSE);
             continue;
@@ -191,18 +188,17 @@ fn run(shared: &Shared, store: &Weak<Inner>) {
     }
 }
 
-/// Applies a batch of each queue. Returns true if messages remain. An error in one table doesn't block the
-/// others.
-fn round(store: &Store, shared: &Shared) -> Result<bool> {
+/// Applies a batch of each queue. Returns true if messages remain in queues without an error, and the last error. An error in one
+/// table or shard doesn't block the others.
+fn round(store: &Store, shared: &Shared) -> (bool, Option<Error>) {
     let (mut more, mut failed) = (false, None);
     for table in store.inner.eventual_tables() {
         if shared.is_stopped() {
             break;
         }
-        match apply::batch_of(store, &table, u64::MAX) {
-            Ok(batch) => more |= batch.left > 0,
-            Err(error) => failed = Some(error),
-        }
+        let (batch, error) = apply::batch_of(store, &table, u64::MAX);
+        more |= batch.left > 0;
+        failed = error.or(failed);
     }
-    failed.map_or(Ok(more), Err)
+    (more, failed)
 }

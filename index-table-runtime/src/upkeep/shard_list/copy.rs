@@ -8,6 +8,7 @@
 //! |---|---|
 //! | copies that an earlier process has left are removed | the shard is not available |
 //! | the backup is copied | the same; the copy is left, and the next call removes it, or the next opening of the store for writing in which the shard is available |
+//! | the store has the unfinished moves of the backup that only lost shards have recorded, in memory | the same |
 //! | the copy gets the own record of the shard, in which no table is checked, and the unfinished moves | the same |
 //! | its rows are compared with the shard maps | the same |
 //! | its parts of all global indexes are emptied, and recorded as emptied | the same |
@@ -104,7 +105,7 @@ impl ShardCopy {
         let (inner, of_backup) = open_copy(records, (number, record), &moves, directories)?;
         let shard = Shard::open(Arc::from(&*record.name), Arc::clone(inner.engine()?));
         let member = shards.coming(&shard, &inner);
-        let prepared = refuse_part_of_move(shard.name(), number, &of_backup, &moves)
+        let prepared = refuse_part_of_move(shards, (number, shard.name()), &of_backup, &moves)
             .and_then(|()| prepare_tables(store, shards, (number, &member)))
             .and_then(|()| copy_references(shards, (number, &member), in_use))
             .and_then(|()| open_tables(shards, (number, &member), in_use));
@@ -173,21 +174,28 @@ fn refused(shard: &str, reason: String) -> Error {
     Error::ShardRefused { what: format!("shard `{shard}`"), reason }
 }
 
-/// Refuses a backup with a part of the rows of a move that has ended since.
+/// Refuses a backup with a part of the rows of a move that has given its keys to the shard since. If the move was cancelled,
+/// the rows belong to another shard.
 fn refuse_part_of_move(
-    name: &str,
-    number: ShardNumber,
+    shards: &Shards,
+    (number, name): (ShardNumber, &str),
     of_backup: &[MoveRecord],
     moves: &[MoveRecord],
 ) -> Result<()> {
     let is_unfinished = |own: &MoveRecord| moves.iter().any(|moving| moving.id == own.id);
-    let mut ended = of_backup
-        .iter()
-        .filter(|own| own.copier() == number && own.to == number && !is_unfinished(own));
+    let has_keys = |own: &MoveRecord| {
+        let boundaries = shards.boundaries(&own.map);
+        boundaries.is_none_or(|boundaries| {
+            boundaries.shards_within(&own.start, own.end.as_deref()).contains(&number)
+        })
+    };
+    let mut ended = of_backup.iter().filter(|own| {
+        own.copier() == number && own.to == number && !is_unfinished(own) && has_keys(own)
+    });
     ended.next().map_or(Ok(()), |own| {
         let reason = format!(
-            "the backup has a part of the rows that move {} has copied to the shard, and the move has ended since: restore \
-             another backup",
+            "the backup has a part of the rows that move {} has copied to the shard, and the move has ended since: restore a \
+             backup from before or after the move",
             own.id
         );
         Err(refused(name, reason))

@@ -16,7 +16,7 @@ use crate::{
         error::{Error, Result},
         shard::ShardNumber,
     },
-    placement::shards::{Identity, ManagerRecords, Shard, Tables, place_of},
+    placement::shards::{ManagerRecords, MoveRecord, Seen, Shard, Tables, place_of},
     store::{
         Member, OpenTable, ShardId, Shards, Store, engine_to_change, leave_records, open_restored,
     },
@@ -53,6 +53,10 @@ impl Store {
     /// change stream, its consumers receive the deletions. If the directory of a shard was replaced by such a backup without
     /// this method, opening the repository fails with [`Error::SchemaMismatch`].
     ///
+    /// A backup from during a move has the move. If the move is still unfinished, or both of its shards were lost before it ended,
+    /// it is unfinished in the restored shard too: [resume](Store::resume_move) or [cancel](Store::cancel_move) it when both
+    /// shards are available. If it has ended since, a backup in which its keys have no or only some of their rows is refused.
+    ///
     /// Rows of the restored shard can refer to rows that were deleted since. `verify` lists them
     /// ([`Orphan`](crate::FindingKind::Orphan)), and `repair` does not change them: delete them, or insert the rows to which they
     /// refer.
@@ -66,7 +70,7 @@ impl Store {
     /// [`Error::ShardRefused`]: the shard is available; its directory exists; `backup` is not a backup of this shard; the
     /// repository of a reference table is not open; a row of the backup refers to a row of a reference table that was deleted
     /// since, or belongs to another shard since a move (the error names the row); the backup has a part of the rows of a move
-    /// that has ended since. Then the shard is not restored, its directory does not exist, and the other shards have not changed. If
+    /// that has given its keys to the shard since. Then the shard is not restored, its directory does not exist, and the other shards have not changed. If
     /// the lost directory comes back, it still gets the commits that the journal has for it. The same holds for the errors of opening
     /// the repositories in the backup: for example, [`Error::UniqueViolation`] if its rows violate a unique index that was declared
     /// since.
@@ -135,9 +139,9 @@ impl Store {
         let missing = || Error::internal("a shard without a record");
         let records = records.ok_or_else(missing)?;
         let record = records.shards.get(number as usize).ok_or_else(missing)?;
-        if !is_backup(backup, &records, number)? {
+        let Some(of_backup) = moves_of_backup(backup, &records, number)? else {
             return Err(refused("the backup is not one of this shard"));
-        }
+        };
         let in_use = inner.tables_in_use();
         let is_closed = |name: &String| in_use.iter().all(|table| table.schema.name != name);
         if let Some(closed) = shards.reference_tables().into_iter().find(is_closed) {
@@ -153,6 +157,8 @@ impl Store {
             )));
         }
         let copy = ShardCopy::new(backup, &place)?;
+        // An error removes them again.
+        let unknown = UnknownMoves::add(shards, number, of_backup);
         copy.prepare(self, shards, &records, (number, record), &in_use)?;
         copy.raise_number(manager, (number, record))?;
         leave_records(shards, &records)?;
@@ -194,6 +200,7 @@ impl Store {
             }
         }
         opened?;
+        unknown.keep();
         // If this fails, the next start of the journal removes them.
         let _ = DataFile(&shards.directory()).forget_left(number);
         for table in &in_use {
@@ -243,8 +250,63 @@ fn open_in_restored(
     Ok(())
 }
 
-/// Whether a directory contains a copy of the shard with this number.
-fn is_backup(path: &Path, records: &ManagerRecords, number: ShardNumber) -> Result<bool> {
-    let identity = Identity::read(Store::open_backup(path)?.inner.engine()?)?;
-    Ok(identity.is_some_and(|own| own.manager == records.own.id && own.number == number))
+/// Returns the unfinished moves in a copy of the shard with this number; `None` if the directory contains no such copy.
+fn moves_of_backup(
+    path: &Path,
+    records: &ManagerRecords,
+    number: ShardNumber,
+) -> Result<Option<Vec<MoveRecord>>> {
+    let seen = Seen::read(Store::open_backup(path)?.inner.engine()?)?;
+    let is_of_shard = |seen: &Seen| {
+        let own = seen.identity();
+        own.manager == records.own.id && own.number == number
+    };
+    seen.filter(is_of_shard).map(|seen| seen.moves()).transpose()
+}
+
+/// The unfinished moves of a backup that no available shard has recorded, because both of their shards were lost. The store has
+/// them again while the first of these shards is restored. The other shard gets them when it is restored.
+struct UnknownMoves<'s> {
+    shards: &'s Shards,
+    /// Each with the shard that had the keys.
+    moves: Vec<(MoveRecord, ShardNumber)>,
+}
+
+impl<'s> UnknownMoves<'s> {
+    fn add(shards: &'s Shards, number: ShardNumber, of_backup: Vec<MoveRecord>) -> Self {
+        let mut moves = Vec::new();
+        for record in of_backup {
+            let other = if record.from == number { record.to } else { record.from };
+            let is_lost =
+                shards.shard(other).is_ok_and(|other| other.opened().is_err() && !other.is_gone());
+            let Some(boundaries) = shards.boundaries(&record.map).filter(|_| is_lost) else {
+                continue;
+            };
+            let is_owner = |shard: &ShardNumber| {
+                boundaries.are_all_in(&record.start, record.end.as_deref(), *shard)
+            };
+            // Otherwise, the keys have moved since. The manager gets the map after the copies in the source were removed.
+            let owners = [Some(record.from), record.is_switched.then_some(record.to)];
+            let Some(owner) = owners.into_iter().flatten().find(is_owner) else { continue };
+            if shards.moving(record.id).is_none() {
+                moves.push((record, owner));
+            }
+        }
+        for (record, _) in &moves {
+            shards.add_move(record);
+        }
+        Self { shards, moves }
+    }
+
+    fn keep(mut self) {
+        self.moves.clear();
+    }
+}
+
+impl Drop for UnknownMoves<'_> {
+    fn drop(&mut self) {
+        for (record, owner) in &self.moves {
+            self.shards.forget_move(record, *owner);
+        }
+    }
 }

@@ -6,14 +6,17 @@ use heed::{EnvFlags, EnvOpenOptions};
 
 use super::{
     found::Found,
-    marked::data,
+    marked::{data, marker_of},
     marker::{self, Journalled, Marker},
     not_started::NotStarted,
     replay::Failure,
     snapshot::{Snapshot, last_number},
     weaken,
 };
-use crate::engine::lmdb::names::{Env, FILE};
+use crate::engine::lmdb::{
+    names::{Env, FILE},
+    pages::Meta,
+};
 
 /// Brings the data file to the last commit. No process has the store open, or opens it before this function returns.
 /// The data file is complete afterwards. An interrupted recovery is repeated from the same checkpoint, whose
@@ -28,6 +31,30 @@ pub(in crate::engine::lmdb) fn recover(
     // If the power fails during the recovery, data.mdb must not have a record that the journal lacks.
     found.sync()?;
     recover_from(&found, 0, directory, known, (map_size, databases), prepare)
+}
+
+/// Returns the state at the last checkpoint, and the number of commits after it, for a data file that has to be recovered. Writes
+/// nothing. `None` for a file that is complete.
+pub(in crate::engine::lmdb) fn checkpoint_of(
+    directory: &Path,
+) -> Result<Option<(Meta, u64)>, NotStarted> {
+    let known = match marker_of(directory)? {
+        Marker::Needed(known) if known.shard.is_none() => known,
+        // Its journal is elsewhere, and its last state may lack parts of commits.
+        Marker::Needed(_) => {
+            let reason = "it is a shard that has to be recovered: open the sharded store first";
+            return Err(NotStarted::Damaged(reason.to_owned()));
+        }
+        _ => return Ok(None),
+    };
+    let found = Found::read(directory, &known)?;
+    let saved = found.saved(0)?;
+    let metas = saved.metas.iter().filter_map(|meta| Meta::read(meta).ok());
+    let state = metas.max_by_key(|meta| meta.txn).filter(|meta| meta.txn == saved.number);
+    let is_own = saved.is_of(&File::open(directory.join(FILE))?)?;
+    let damaged = || NotStarted::Damaged("the last checkpoint is not one of data.mdb".to_owned());
+    let commits = found.last(0)?.saturating_sub(saved.number);
+    Ok(Some((state.filter(|_| is_own).ok_or_else(damaged)?, commits)))
 }
 
 /// Does the same for one shard, with a journal that has been read.

@@ -1,6 +1,6 @@
 //! Applying records to LMDB.
 
-use std::cell::Cell;
+use std::{cell::Cell, collections::BTreeSet};
 
 use heed::{CommitOrAbort, DatabaseOpener, MdbError, RwTxn, WithoutTls};
 
@@ -13,8 +13,9 @@ use super::{
     weaken,
 };
 use crate::engine::lmdb::{
+    abandon::{abandon, is_lost},
     names::{CATALOG, Database, Env, FILE, LIST_COPIES},
-    pages,
+    pages::{self, Fault as Unreadable},
 };
 
 /// The reason why a record could not be applied.
@@ -158,6 +159,7 @@ pub(in crate::engine::lmdb) fn apply_sections(
     let mut copies = ListCopies { env, before: actual.saturating_sub(1), are_intact: None };
     env.create_databases_and_commit(txn, |opener, txn| {
         let (mut open, mut is_changed): (Option<(String, Database<'_>)>, _) = (None, false);
+        let mut used = BTreeSet::new();
         each(&mut |section, place| {
             expected.set(section.number);
             for operation in Operations::of(section.changes) {
@@ -167,6 +169,13 @@ pub(in crate::engine::lmdb) fn apply_sections(
                 }
                 is_changed = true;
                 if open.as_ref().is_none_or(|(open, _)| open != name) {
+                    // The commit may have given up a damaged tree, which LMDB can't empty.
+                    if used.insert(name.to_owned()) && matches!(operation, Operation::Clear) {
+                        let file = env.path().join(FILE);
+                        if is_lost(&file, copies.before, name).map_err(unreadable)? {
+                            abandon(opener, txn, name)?;
+                        }
+                    }
                     let found = match operation {
                         Operation::Create => opener.create_database(txn, Some(name))?,
                         _ => opener
@@ -230,6 +239,13 @@ impl ListCopies<'_> {
         self.are_intact = Some(are_intact);
         Ok(are_intact)
     }
+}
+
+fn unreadable(fault: Unreadable) -> Failure {
+    Failure::Fault(match fault {
+        Unreadable::Io(error) => Fault::Io(error),
+        Unreadable::Damaged(reason) => Fault::Damaged(reason),
+    })
 }
 
 /// Writes a record of the catalog again, or adds one and removes it. LMDB gives a transaction without a change no number, and each

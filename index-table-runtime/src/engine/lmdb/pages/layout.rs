@@ -95,6 +95,18 @@ impl Database {
     }
 }
 
+/// Returns the record of a database without its tree: only its flags are left.
+pub(in crate::engine::lmdb) fn without_tree(record: &[u8]) -> Vec<u8> {
+    let mut empty = vec![0; DATABASE];
+    if let (Some(own), Some(flags)) = (empty.get_mut(4..6), record.get(4..6)) {
+        own.copy_from_slice(flags);
+    }
+    if let Some(root) = empty.last_chunk_mut::<WORD>() {
+        *root = usize::MAX.to_ne_bytes();
+    }
+    empty
+}
+
 /// One of the first two pages: the state of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine::lmdb) struct Meta {

@@ -1,13 +1,15 @@
 //! Checks whether LMDB could have written a file. LMDB does not check it.
 //!
 //! There are three checks, each of more pages. [`look_at_head`] checks the first two pages, before LMDB maps the
-//! file. [`look_at_snapshot`] checks the names, the root of each database and the second copies of lists whenever a store is opened; with
-//! [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error and not a
-//! signal. [`sample`] finds leaves at equal distances, and [`share`] the part of the leaves between two keys, for
-//! estimates. [`used`] counts the pages in use.
+//! file. [`look_at_snapshot`] checks the names, the root of each database and the small databases of all tables whenever a
+//! store is opened; with [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error
+//! and not a signal. [`sample`] finds leaves at equal distances, and [`share`] the part of the leaves between two keys, for
+//! estimates. [`Guard`] checks each page before LMDB follows it. [`used`] counts the pages in use.
 
+mod guard;
 mod layout;
 mod leaves;
+mod readable;
 mod used;
 mod walk;
 
@@ -20,13 +22,17 @@ use std::{
     time::Duration,
 };
 
+pub(super) use guard::{Ahead, BadPage, Guard};
+pub(crate) use guard::{checked, is_checked, is_repairing, repairing};
 use layout::META;
-pub(super) use layout::Meta;
+pub(super) use layout::{Meta, without_tree};
 pub(super) use leaves::{sample, share};
+pub(super) use readable::{LostKeys, Readable, has_branches};
 pub(super) use used::used;
 use walk::PageCheck;
+pub(super) use walk::{Damage, FREE_PAGES};
 
-use super::process;
+use super::{names::LIST_COPIES, process};
 
 /// The reason why a file is not intact.
 pub(super) enum Fault {
@@ -74,31 +80,24 @@ const TRIES: u32 = 4;
 /// empty or missing, so that LMDB creates it. A file that LMDB has started to create counts as empty, and is emptied
 /// if it may be `made`.
 pub(super) fn look_at_head(path: &Path, made: bool) -> Result<Option<u64>, Fault> {
-    let mut tries = 1;
-    loop {
-        let mut file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        if file.metadata()?.len() == 0 {
-            return Ok(None);
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    if file.metadata()?.len() == 0 {
+        return Ok(None);
+    }
+    match metas(&mut file) {
+        Err(Fault::Damaged(_)) if is_unfinished(&mut file)? => {
+            if made {
+                File::options().write(true).open(path)?.set_len(0)?;
+            }
+            Ok(None)
         }
-        match metas(&mut file) {
-            Err(Fault::Damaged(_)) if tries < TRIES => {
-                tries += 1;
-                thread::sleep(Duration::from_millis(2));
-            }
-            Err(Fault::Damaged(_)) if is_unfinished(&mut file)? => {
-                if made {
-                    File::options().write(true).open(path)?.set_len(0)?;
-                }
-                return Ok(None);
-            }
-            outcome => {
-                let [first, second] = outcome?;
-                let newest = if first.txn < second.txn { second } else { first };
-                return Ok(Some(newest.names.entries));
-            }
+        outcome => {
+            let [first, second] = outcome?;
+            let newest = if first.txn < second.txn { second } else { first };
+            Ok(Some(newest.names.entries))
         }
     }
 }
@@ -136,13 +135,7 @@ fn is_new(content: &[u8], size: usize) -> bool {
     })
 }
 
-/// A state that was checked.
-pub(super) struct Looked {
-    /// The damage of the second copies of lists. With [`Depth::Everything`], it is an error instead.
-    pub(super) damaged_copies: Option<String>,
-}
-
-/// Checks that the state of the transaction `txn` is intact, to the extent of `depth`. Returns `None` if the state is
+/// Checks the state of the transaction `txn` to the extent of `depth`, and returns the first damage of each database. Returns `None` if the state is
 /// too old. The caller has a read transaction with this state, so that its pages are not reused. Calls `progress` with
 /// the number of checked pages and the number of all pages.
 ///
@@ -152,16 +145,24 @@ pub(super) fn look_at_snapshot(
     txn: u64,
     depth: Depth,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Option<Looked>, Fault> {
+) -> Result<Option<Vec<Damage>>, Fault> {
     let mut file = File::open(path)?;
     // Transactions write the two pages alternately.
     let metas = metas(&mut file)?;
     let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(None) };
-    let damaged_copies = PageCheck::new(&mut file, meta, depth, progress)?.run()?;
+    let damages = PageCheck::new(&mut file, meta, depth, progress)?.run()?;
     if depth == Depth::Everything {
         check_numbers(&mut file, metas)?;
     }
-    Ok(Some(Looked { damaged_copies }))
+    Ok(Some(damages))
+}
+
+/// Checks the lists of free pages in the state of the transaction `txn`.
+pub(super) fn look_at_free_lists(path: &Path, txn: u64) -> Result<(), Fault> {
+    let mut file = File::open(path)?;
+    let metas = metas(&mut file)?;
+    let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(()) };
+    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.free_lists()
 }
 
 /// Whether each page of a database is intact in the state of the transaction `txn`, so that entries can be replaced. False if the state
@@ -172,6 +173,12 @@ pub(super) fn is_intact(path: &Path, txn: u64, database: &str) -> io::Result<boo
         Err(Fault::Damaged(_)) => Ok(false),
         Err(Fault::Io(error)) => Err(error),
     }
+}
+
+/// Checks each page of a database in the state of the transaction `txn`, so that it can be emptied. Returns its damage. If the names, or
+/// the lists of free pages, are damaged, that is an error. Damage of other databases is ignored.
+pub(super) fn damage_of(path: &Path, txn: u64, database: &str) -> Result<Option<String>, Fault> {
+    look_at_database(path, txn, database, false)
 }
 
 /// Checks each page of a database in the state of the transaction `txn`, so that it can be read. Returns its damage.
@@ -208,7 +215,12 @@ pub(super) fn look_at_length(path: &Path, meta: &Meta) -> Result<(), Fault> {
     if file.metadata()?.len() / meta.page_size() > meta.last_page {
         return Ok(());
     }
-    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.run().map(drop)
+    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.run().and_then(|damages| {
+        match damages.into_iter().find(|damage| damage.database != LIST_COPIES) {
+            Some(damage) => Err(damage.reason.into()),
+            None => Ok(()),
+        }
+    })
 }
 
 /// Checks that the two states can result from two consecutive commits. Otherwise, a number has been changed, and the
@@ -266,8 +278,18 @@ pub(super) fn raise_txn(path: &Path, txn: u64) -> Result<(), Fault> {
     Ok(file.sync_all()?)
 }
 
-/// Returns both states of the file.
+/// Returns both states of the file. They are read again if they are damaged, because a commit may be writing one of them.
 fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
+    for _ in 1..TRIES {
+        match metas_once(file) {
+            Err(Fault::Damaged(_)) => thread::sleep(Duration::from_millis(2)),
+            outcome => return outcome,
+        }
+    }
+    metas_once(file)
+}
+
+fn metas_once(file: &mut File) -> Result<[Meta; 2], Fault> {
     let first = meta(file, 0)?;
     let size = first.page_size();
     if !PAGE_SIZES.contains(&size) || !size.is_power_of_two() {

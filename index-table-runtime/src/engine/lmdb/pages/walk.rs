@@ -12,12 +12,15 @@ use super::{
     Depth, Fault,
     layout::{self, Database, Meta, Node, Page, flag},
 };
-use crate::{engine::lmdb::names::LIST_COPIES, model::key::MAX_KEY_LEN};
+use crate::{
+    engine::lmdb::names::{CATALOG, LIST_COPIES},
+    model::{key::MAX_KEY_LEN, schema::QUEUE},
+};
 
 type Result<T, E = Fault> = std::result::Result<T, E>;
 
 /// LMDB's limit for the height of a tree.
-const HIGHEST: u16 = 32;
+pub(super) const HIGHEST: u16 = 32;
 
 pub(super) struct PageCheck<'f> {
     file: &'f mut File,
@@ -27,6 +30,10 @@ pub(super) struct PageCheck<'f> {
     /// The number of pages in the file.
     pages: u64,
     used: Bitmap,
+    /// Whether long values of the catalog can be damaged, as when a file is opened.
+    opens: bool,
+    /// The pages of the database that is walked through, if they may have to be removed from `used`.
+    own: Option<Vec<u64>>,
     /// The transaction of the last list of free pages.
     last_list: Option<u64>,
     /// The named databases.
@@ -35,6 +42,17 @@ pub(super) struct PageCheck<'f> {
     progress: &'f mut dyn FnMut(u64, u64),
     marked: u64,
 }
+
+/// The first damage of a database.
+#[derive(Debug)]
+pub(in crate::engine::lmdb) struct Damage {
+    /// The name of the database, or [`FREE_PAGES`].
+    pub(in crate::engine::lmdb) database: String,
+    pub(in crate::engine::lmdb) reason: String,
+}
+
+/// The name of the lists of free pages, which no database has.
+pub(in crate::engine::lmdb) const FREE_PAGES: &str = ".";
 
 /// The number of pages between two calls of the progress.
 const INTERVAL: u64 = 1024;
@@ -84,6 +102,8 @@ impl<'f> PageCheck<'f> {
             page_size,
             pages,
             used,
+            opens: false,
+            own: None,
             last_list: None,
             found: Vec::new(),
             progress,
@@ -91,15 +111,23 @@ impl<'f> PageCheck<'f> {
         })
     }
 
-    /// Checks the databases. With [`Depth::Roots`], returns the damage of the second copies of lists, which the file can do
-    /// without.
-    pub(super) fn run(mut self) -> Result<Option<String>> {
+    /// Checks the databases, and returns the first damage of each.
+    pub(super) fn run(mut self) -> Result<Vec<Damage>> {
         let meta = self.meta;
+        let mut damages = Vec::new();
         // A page that a transaction has allocated and freed was never written, so the file may end before it.
         // Then, the list of free pages must contain all missing pages.
         let is_short = self.pages <= meta.last_page;
         let everything = self.depth == Depth::Everything;
-        self.database("of free pages", Of::FreePages, &meta.free, everything || is_short)?;
+        self.opens = !everything;
+        let free =
+            self.database("of free pages", Of::FreePages, &meta.free, everything || is_short);
+        let free = damage(free)?;
+        let is_known = free.is_none();
+        if let Some(reason) = free {
+            self.used = Bitmap::new(meta.last_page + 1);
+            damages.push(Damage { database: FREE_PAGES.to_owned(), reason });
+        }
         if is_short
             && let Some(page) =
                 (self.pages.max(2)..=meta.last_page).find(|page| !self.used.has(*page))
@@ -108,7 +136,7 @@ impl<'f> PageCheck<'f> {
         }
         // Each commit except the first commit replaces pages, and lists the replaced pages.
         let has_lists = meta.txn > 1 || self.last_list.is_some();
-        if everything && has_lists && self.last_list != Some(meta.txn) {
+        if everything && is_known && has_lists && self.last_list != Some(meta.txn) {
             let (page, txn) = (meta.page, meta.txn);
             let reason = format!("page {page} has the state of another transaction than {txn}");
             return Err(reason.into());
@@ -119,11 +147,36 @@ impl<'f> PageCheck<'f> {
         let (copies, others): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(name, _)| name == LIST_COPIES);
         for (name, database) in others {
-            self.named(&name, &database, everything)?;
+            // The small databases of all tables are read whenever a table is opened or written.
+            let is_small = name.starts_with('.') && !name.starts_with(QUEUE);
+            let walked = self.alone(&name, &database, everything || is_small)?;
+            damages.extend(walked.map(|reason| Damage { database: name, reason }));
         }
-        let Some((name, database)) = copies.first() else { return Ok(None) };
-        let walked = self.named(name, database, true);
-        if everything { walked.map(|()| None) } else { damage(walked) }
+        if let Some((name, database)) = copies.first() {
+            let walked = damage(self.named(name, database, true))?;
+            damages.extend(walked.map(|reason| Damage { database: name.clone(), reason }));
+        }
+        Ok(damages)
+    }
+
+    /// Checks the lists of free pages.
+    pub(super) fn free_lists(mut self) -> Result<()> {
+        let meta = self.meta;
+        self.database("of free pages", Of::FreePages, &meta.free, true)
+    }
+
+    /// Checks the lists of free pages, and returns these pages.
+    pub(super) fn all_free_pages(mut self) -> Result<Bitmap> {
+        let meta = self.meta;
+        self.database("of free pages", Of::FreePages, &meta.free, true)?;
+        Ok(self.used)
+    }
+
+    /// Checks the names of the databases, and returns them.
+    pub(super) fn names(mut self) -> Result<Vec<(String, Database)>> {
+        let meta = self.meta;
+        self.database("of names", Of::Names, &meta.names, true)?;
+        Ok(self.found)
     }
 
     /// Checks each page of one database, and unless they are only `read`, that none of them is free or the root of another database.
@@ -138,10 +191,28 @@ impl<'f> PageCheck<'f> {
         let (only, others): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|(name, _)| name == only);
         for (name, database) in others.iter().filter(|_| !read) {
-            self.named(name, database, false)?;
+            // It is not the damage of this database.
+            let _ = self.alone(name, database, false)?;
         }
         let Some((name, database)) = only.first() else { return Ok(None) };
         damage(self.named(name, database, true))
+    }
+
+    /// Walks through a named database, and returns its damage. The pages of a damaged one are not in use: those to which a damaged page
+    /// refers may be those of another database.
+    fn alone(&mut self, name: &str, database: &Database, whole: bool) -> Result<Option<String>> {
+        // A list of all pages could take more memory than the set of the pages in use.
+        let before = (self.depth == Depth::Everything).then(|| self.used.clone());
+        self.own = before.is_none().then(Vec::new);
+        let walked = damage(self.named(name, database, whole))?;
+        let own = self.own.take();
+        if walked.is_some() {
+            match before {
+                Some(before) => self.used = before,
+                None => own.iter().flatten().for_each(|page| self.used.remove(*page)),
+            }
+        }
+        Ok(walked)
     }
 
     fn named(&mut self, name: &str, database: &Database, whole: bool) -> Result<()> {
@@ -226,13 +297,26 @@ impl<'f> PageCheck<'f> {
         Ok(())
     }
 
+    /// Whether a file is opened, which can do without this long value: the long records of the catalog are lists, which have second
+    /// copies. LMDB can read any pages that the file has. It must not replace the value, so this holds for no other check.
+    fn has_copy(&self, tree: &Tree<'_>, first: u64, len: u64) -> bool {
+        let end = first.saturating_add(layout::overflow_pages(len, self.page_size));
+        let is_there = first > 1 && end <= self.pages;
+        self.opens && tree.name == format!("`{CATALOG}`") && is_there
+    }
+
     fn leaf(&mut self, tree: &mut Tree<'_>, number: u64, node: &Node<'_>) -> Result<()> {
         tree.counted.entries += 1;
         let big = if node.flags & flag::BIG_DATA == 0 {
             None
         } else {
             let first = layout::word(node.data, 0).unwrap_or_default();
-            let pages = self.overflow(tree, first, node.len)?;
+            let pages = match self.overflow(tree, first, node.len) {
+                Err(Fault::Damaged(_)) if self.has_copy(tree, first, node.len) => {
+                    layout::overflow_pages(node.len, self.page_size)
+                }
+                pages => pages?,
+            };
             tree.counted.overflows += pages;
             Some(first)
         };
@@ -353,6 +437,9 @@ impl<'f> PageCheck<'f> {
         }
         if self.used.add(number) {
             self.marked += 1;
+            if let Some(own) = &mut self.own {
+                own.push(number);
+            }
             if self.marked.is_multiple_of(INTERVAL) {
                 (self.progress)(self.marked, self.meta.last_page);
             }
@@ -401,25 +488,32 @@ fn ends_early(length: u64, used: u64) -> Fault {
 }
 
 /// A set of pages.
-struct Bitmap(Vec<u64>);
+#[derive(Clone)]
+pub(super) struct Bitmap(Vec<u64>);
 
 impl Bitmap {
-    fn new(pages: u64) -> Self {
+    pub(super) fn new(pages: u64) -> Self {
         Self(vec![0; usize::try_from(pages / 64 + 1).unwrap_or_default()])
     }
 
-    fn has(&self, page: u64) -> bool {
+    pub(super) fn has(&self, page: u64) -> bool {
         let word = usize::try_from(page / 64).ok().and_then(|at| self.0.get(at));
         word.is_some_and(|word| word & 1 << (page % 64) != 0)
     }
 
     /// Adds a page. Returns false if the page is already in the set.
-    fn add(&mut self, page: u64) -> bool {
+    pub(super) fn add(&mut self, page: u64) -> bool {
         let word = usize::try_from(page / 64).ok().and_then(|at| self.0.get_mut(at));
         let Some(word) = word else { return false };
         let bit = 1 << (page % 64);
         let is_new = *word & bit == 0;
         *word |= bit;
         is_new
+    }
+
+    fn remove(&mut self, page: u64) {
+        if let Some(word) = usize::try_from(page / 64).ok().and_then(|at| self.0.get_mut(at)) {
+            *word &= !(1 << (page % 64));
+        }
     }
 }

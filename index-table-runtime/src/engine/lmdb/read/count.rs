@@ -15,6 +15,7 @@ pub(super) fn count(reader: Reader<'_>, query: &Query) -> Result<Count> {
         // A fast path for the most frequent counts, which copies no bounds.
         if let Some(prefix @ [_, ..]) = query.bounds.as_prefix()
             && prefix.len() <= MAX_KEY_LEN
+            && reader.guard.is_none()
         {
             let blocks = reader.database(source)?.prefix_iter(reader.txn, prefix);
             let blocks = blocks.map_err(|error| reader.engine.error(error))?;
@@ -23,13 +24,12 @@ pub(super) fn count(reader: Reader<'_>, query: &Query) -> Result<Count> {
         }
         let range = reader.walk_from(source, false, query.bounds.clone(), None)?;
         return count_blocks(reader, source, primary_key, 0, range, limit);
+    } else if query.bounds.is_everything() && query.position.is_none() {
+        // LMDB keeps this number, so no page is read.
+        return Ok(Count { found: reader.len_of(query.source)?.min(limit), seeks: 0, steps: 0 });
     }
-    let whole = query.bounds.is_everything() && query.position.is_none();
     match Kind::of(reader, query.clone())? {
         Kind::Blocks(entries) => entries.count_up_to(limit),
-        Kind::Single { source, .. } if whole => {
-            Ok(Count { found: reader.len_of(source)?.min(limit), seeks: 0, steps: 0 })
-        }
         Kind::Single { range, .. } => {
             let mut found = 0;
             for entry in range.take(usize::try_from(limit).unwrap_or(usize::MAX)) {

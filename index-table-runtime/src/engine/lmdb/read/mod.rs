@@ -121,6 +121,7 @@ impl<'t> Read<'t> for Reader<'t> {
     fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
         let Some(small) = self.tables.small(space) else { return Ok(None) };
         let from = self.tables.small_key(space, key);
+        self.check_around(small.database, &from)?;
         let found = small.database.get_greater_than_or_equal_to(self.txn, &from);
         found.map(|found| small.own(found)).map_err(|error| self.engine.error(error))
     }
@@ -128,6 +129,7 @@ impl<'t> Read<'t> for Reader<'t> {
     fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
         let Some(small) = self.tables.small(space) else { return Ok(None) };
         let below = self.tables.small_key(space, key);
+        self.check_around(small.database, &below)?;
         let found = small.database.get_lower_than(self.txn, &below);
         found.map(|found| small.own(found)).map_err(|error| self.engine.error(error))
     }

@@ -8,7 +8,7 @@ use super::{parts::Parts, reader::Reader};
 use crate::{
     engine::{
         Query,
-        lmdb::{env::Engine, layout::Layout},
+        lmdb::{env::Engine, layout::Layout, pages::Ahead},
     },
     model::{
         KeyRange,
@@ -27,6 +27,14 @@ pub(in crate::engine::lmdb) struct PhysicalRange<'t> {
     engine: &'t Engine,
     steps: Steps<'t>,
     bounds: KeyRange,
+    /// The checks before the steps, if pages are checked.
+    ahead: Option<Box<Checks<'t>>>,
+}
+
+struct Checks<'t> {
+    ahead: Ahead<'t>,
+    reader: Reader<'t>,
+    database: &'t str,
 }
 
 enum Steps<'t> {
@@ -41,6 +49,11 @@ impl<'t> Iterator for PhysicalRange<'t> {
     #[expect(clippy::inline_always, reason = "each yielded entry would be copied")]
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
+        if self.ahead.is_some()
+            && let Some(bad) = self.check_step()
+        {
+            return Some(Err(bad));
+        }
         let Steps::Forward(range) = &mut self.steps else { return self.next_reverse() };
         match range.next()? {
             Ok((key, value)) if self.bounds.ends_after(key) => Some(Ok((key, value))),
@@ -51,6 +64,17 @@ impl<'t> Iterator for PhysicalRange<'t> {
 }
 
 impl<'t> PhysicalRange<'t> {
+    /// Checks the page that the next step reads. After damage, LMDB reads no further page.
+    #[cold]
+    fn check_step(&mut self) -> Option<Boxed> {
+        let Checks { ahead, reader, database } = &mut **self.ahead.as_mut()?;
+        let bad = ahead.step().err()?;
+        let error = reader.bad_page(database, bad);
+        self.steps = Steps::None;
+        self.ahead = None;
+        Some(error.into())
+    }
+
     /// Steps backwards. It is not inlined, because most scans go forward, and are faster with less code.
     #[inline(never)]
     fn next_reverse(&mut self) -> Option<Physical<'t>> {
@@ -108,6 +132,7 @@ impl<'t> Reader<'t> {
         if order == Ordering::Equal {
             return Ok((reverse || inclusive).then_some(inclusive));
         }
+        self.check_around(database, key)?;
         let next = database.get_greater_than(self.txn, key);
         let next = next.map_err(|error| self.engine.error(error))?;
         if next.is_none_or(|(next, _)| !next.starts_with(key)) {
@@ -125,11 +150,13 @@ impl<'t> Reader<'t> {
         position: Option<Bound<&[u8]>>,
     ) -> Result<PhysicalRange<'t>> {
         let database = self.database(source)?;
+        let mut ahead = None;
         let steps = if reverse {
             let end = bounds.end();
             let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             match upper(position.unwrap_or(end)) {
                 Some(end) => {
+                    ahead = self.ahead(database, end, true)?;
                     database.rev_range(self.txn, &(Bound::Unbounded, end)).map(Steps::Reverse)
                 }
                 None => Ok(Steps::None),
@@ -140,10 +167,13 @@ impl<'t> Reader<'t> {
                 Some(Bound::Included(position)) => lower(position),
                 Some(Bound::Unbounded) | None => lower(bounds.start()),
             };
+            ahead = self.ahead(database, start, false)?;
             database.range(self.txn, &(start, Bound::Unbounded)).map(Steps::Forward)
         };
         let steps = steps.map_err(|error| self.engine.error(error))?;
-        Ok(PhysicalRange { engine: self.engine, steps, bounds })
+        let ahead =
+            ahead.map(|ahead| Box::new(Checks { ahead, reader: self, database: database.name() }));
+        Ok(PhysicalRange { engine: self.engine, steps, bounds, ahead })
     }
 }
 

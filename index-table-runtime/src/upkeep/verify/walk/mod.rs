@@ -25,7 +25,7 @@ use crate::{
     model::{
         KeyRange,
         entry::{Position, RawEntry},
-        error::{Error, Result},
+        error::{Error, Result, is_damaged_page},
         maintain::Image,
         row_vtable::TableRows,
         schema::{IndexSchema, Source, StateRecord, TableSchema},
@@ -231,7 +231,7 @@ impl<'t> TableCheck<'t> {
             let pieces = self.reader.piece_count(index)?;
             let entries = match self.reader.count(&Query::new(source, KeyRange::ALL)) {
                 // The walk reports the damage as a finding.
-                Err(Error::Corrupt { .. }) => pieces,
+                Err(error @ Error::Corrupt { .. }) if !is_damaged_page(&error) => pieces,
                 count => count?.found,
             };
             total += pieces + entries;
@@ -290,7 +290,7 @@ impl<'t> TableCheck<'t> {
                 let is_there = loop {
                     match entries.advance().map_err(Error::from) {
                         // The damaged piece has been reported in the previous stage.
-                        Err(Error::Corrupt { .. }) => {}
+                        Err(error @ Error::Corrupt { .. }) if !is_damaged_page(&error) => {}
                         Ok(true) if self.is_out_of_order(&entries.entry()) => {}
                         next => break next?,
                     }

@@ -1,0 +1,266 @@
+//! The health of a store: the reasons why it needs an operator, the most urgent first.
+
+use std::{
+    mem,
+    time::{Duration, SystemTime},
+};
+
+use index_table::{
+    __private::admin::RecordedTables, Error, IndexState, Store, report::FollowerLag,
+};
+use serde::Serialize;
+
+/// The age from which a copy, a consumer or a reader is a reason.
+const OLD: Duration = Duration::from_hours(1);
+
+/// The health of a store. From [`health`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Health {
+    /// The reasons why the store needs attention, the most urgent first; empty if it is healthy.
+    pub reasons: Vec<Reason>,
+}
+
+impl Health {
+    /// Whether there is no reason.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    /// Adds the tables that could not be opened, whose queues and consumers are not known.
+    pub(crate) fn note_unopened(&mut self, opened: &Result<RecordedTables, Error>) {
+        let mut found = Found(mem::take(&mut self.reasons));
+        match opened {
+            Ok(opened) => {
+                for (table, reason) in &opened.skipped {
+                    found.add("unreadable", format!("table `{table}` can't be opened: {reason}"));
+                }
+            }
+            Err(error) => found.add_error(error),
+        }
+        *self = found.sorted();
+    }
+}
+
+/// A reason of [`Health`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Reason {
+    /// A short name, which stays the same between releases: `damage`, `unreadable` (a table that this release can't read), `error`
+    /// (another error of reading the store), `busy` (the page had no answer in time), `shard`, `archive`, `archive_base`, `follower`, `behind`,
+    /// `index`, `dead_letters`, `missed_changes`, `consumer`, `move` or `reader`.
+    pub kind: &'static str,
+    /// The reason in words, with the way out.
+    pub message: String,
+}
+
+/// Returns the health of an open store, as the command `status`, the page's path `/healthz` and a service see it.
+///
+/// Only the process that writes a store knows the state of its archive, and only its own readers with their ages. Tables without a
+/// repository in use are left out. Pages are checked before they are read, and are not searched for damage: use
+/// [`Store::check`]. Nothing is written, so a full disk, a full map, a journal that refuses commits and replaced files are not found:
+/// a service sees them as errors of its writes.
+///
+/// Cost: reads the catalog, the root of each table and index, and the queues and consumers of each table.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let store = index_table::Store::open(dir.path())?;
+/// assert!(index_table_admin::health(&store).is_healthy());
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub fn health(store: &Store) -> Health {
+    let follower = store.follower_lag();
+    let follower = follower.map_err(|error| (kind_of(&error), error.to_string()));
+    of_store(store, follower)
+}
+
+/// The lag of a follower, or the kind and the message of the reason why it is not known.
+pub(crate) type Lag = Result<Option<FollowerLag>, (&'static str, String)>;
+
+/// Returns the health, with a lag of the follower that is known already.
+pub(crate) fn of_store(store: &Store, follower: Lag) -> Health {
+    let mut found = Found(Vec::new());
+    index_table::__private::admin::checked(|| {
+        for damage in store.damaged_roots() {
+            found.add_error(&damage);
+        }
+        found.add_shards(store);
+        found.add_copies(store, follower);
+        found.add_tables(store);
+    });
+    if let Some(oldest) = store.readers().oldest.filter(|oldest| *oldest >= OLD) {
+        let message = format!(
+            "a read transaction of this process is open for {} minutes, so the file grows with each commit; end it",
+            oldest.as_secs() / 60
+        );
+        found.add("reader", message);
+    }
+    found.sorted()
+}
+
+/// Returns the kind of the reason for an error.
+pub(crate) const fn kind_of(error: &Error) -> &'static str {
+    match error {
+        Error::Corrupt { .. } | Error::DamagedFile { .. } => "damage",
+        Error::ShardUnavailable { .. } => "shard",
+        _ => "error",
+    }
+}
+
+/// The kinds of reasons, the most urgent first.
+const ORDER: [&str; 15] = [
+    "damage",
+    "unreadable",
+    "error",
+    "busy",
+    "shard",
+    "archive",
+    "archive_base",
+    "follower",
+    "behind",
+    "index",
+    "dead_letters",
+    "missed_changes",
+    "consumer",
+    "move",
+    "reader",
+];
+
+struct Found(Vec<Reason>);
+
+impl Found {
+    fn add(&mut self, kind: &'static str, message: String) {
+        if !self.0.iter().any(|reason| reason.message == message) {
+            self.0.push(Reason { kind, message });
+        }
+    }
+
+    /// Returns the part, or adds its error. A missing shard is a reason of its own.
+    fn unless<T>(&mut self, part: Result<T, Error>) -> Option<T> {
+        match part {
+            Ok(part) => Some(part),
+            Err(Error::ShardUnavailable { .. }) => None,
+            Err(error) => {
+                self.add_error(&error);
+                None
+            }
+        }
+    }
+
+    fn add_error(&mut self, error: &Error) {
+        self.add(kind_of(error), error.to_string());
+    }
+
+    fn sorted(self) -> Health {
+        let Self(mut reasons) = self;
+        reasons.sort_by_key(|reason| ORDER.iter().position(|kind| *kind == reason.kind));
+        Health { reasons }
+    }
+
+    fn add_shards(&mut self, store: &Store) {
+        for (shard, reason) in store.unavailable_shards() {
+            let message = crate::failure::unavailable(shard.name(), &reason);
+            self.add("shard", message);
+        }
+        if !store.has_shards() {
+            return;
+        }
+        for own in self.unless(store.moves()).unwrap_or_default() {
+            let message = format!(
+                "move {} of `{}` from `{}` to `{}` is unfinished; `resume-move` continues it, and `cancel-move` ends it",
+                own.id, own.map, own.from, own.to
+            );
+            self.add("move", message);
+        }
+    }
+
+    fn add_copies(&mut self, store: &Store, follower: Lag) {
+        let minutes = |time: Duration| time.as_secs() / 60;
+        if let Some(lag) = store.archive_lag() {
+            if let Some(error) = &lag.error {
+                self.add("archive", format!("the archive has stopped: {error}"));
+            } else if !lag.has_base {
+                let message = "the archive has no base yet, so its commits can't be restored";
+                self.add("archive_base", message.to_owned());
+            }
+            if lag.time >= OLD {
+                let message = format!("the archive is {} minutes behind", minutes(lag.time));
+                self.add("behind", message);
+            }
+        }
+        let follower = follower.unwrap_or_else(|(kind, message)| {
+            // A missing shard is a reason of its own.
+            if kind != "shard" {
+                self.add(kind, message);
+            }
+            None
+        });
+        if let Some(lag) = follower {
+            if let Some(error) = &lag.error {
+                self.add("follower", format!("the follower has stopped: {error}"));
+            }
+            if lag.time >= OLD {
+                let message = format!("the follower is {} minutes behind", minutes(lag.time));
+                self.add("behind", message);
+            }
+        }
+    }
+
+    fn add_tables(&mut self, store: &Store) {
+        let catalog = self.unless(store.catalog());
+        for table in catalog.iter().flat_map(|catalog| &catalog.tables) {
+            if let Some(reason) = &table.unreadable {
+                self.add("unreadable", format!("table `{}` can't be read: {reason}", table.name));
+            }
+            for index in &table.indexes {
+                // An announced index waits for clients of an earlier release, which is no fault.
+                let waits = matches!(index.state, IndexState::Announced);
+                if !waits && !matches!(index.state, IndexState::Readable | IndexState::Retired) {
+                    let name = format!("{}.{}", table.name, index.name);
+                    self.add("index", format!("index `{name}` is {}; run `build`", index.state));
+                }
+            }
+        }
+        let Some(txn) = self.unless(store.read()) else { return };
+        for table in store.untyped_tables() {
+            let name = table.name();
+            if let Some(lag) = self.unless(table.lag(&txn)).flatten()
+                && lag.dead_letters > 0
+            {
+                let message =
+                    format!("{} messages of `{name}` could not be applied", lag.dead_letters);
+                self.add("dead_letters", message);
+            }
+            for own in self.unless(table.change_consumers(&txn)).unwrap_or_default() {
+                if own.missed > 0 {
+                    let message = format!(
+                        "consumer `{}` of `{name}` was over its limit, and has missed {} changes",
+                        own.name, own.missed
+                    );
+                    self.add("missed_changes", message);
+                }
+                let age = own.lag.since.and_then(|at| SystemTime::now().duration_since(at).ok());
+                if age.is_some_and(|age| age >= OLD) {
+                    let changes = own.lag.changes;
+                    let message = format!(
+                        "consumer `{}` of `{name}` is {} minutes behind, with {changes} changes",
+                        own.name,
+                        minutes_of(age)
+                    );
+                    self.add("consumer", message);
+                }
+            }
+        }
+    }
+}
+
+fn minutes_of(age: Option<Duration>) -> u64 {
+    age.unwrap_or_default().as_secs() / 60
+}
