@@ -116,6 +116,21 @@ fn beside_threads(schema: &Schema) -> TestResult {
     })
 }
 
+/// The child drops an inherited store that no thread uses.
+fn without_threads(schema: &Schema) -> TestResult {
+    let store = schema.open()?;
+    let rows = RowRepository::open(&store)?;
+    store.transaction(|txn| rows.insert(txn, &row(1)))?;
+    fork(
+        (store, rows),
+        |inherited| {
+            drop(inherited);
+            Ok(())
+        },
+        |(store, rows)| Ok(store.transaction(|txn| rows.insert(txn, &row(2)))?),
+    )
+}
+
 const ROLE: &str = "INDEX_TABLE_FORK_ROLE";
 
 #[test]
@@ -123,16 +138,18 @@ fn a_forked_process_is_refused_and_leaves_the_sessions_of_its_parent() -> TestRe
     let Some(schema) = Schema::new() else { return Ok(()) };
     match env::var(ROLE).as_deref() {
         Ok("transactions") => return with_transactions(&schema),
+        Ok("no threads") => return without_threads(&schema),
         Ok(_) => return beside_threads(&schema),
         Err(_) => {}
     }
     // A process of its own has no threads of other tests.
-    for role in ["transactions", "threads"] {
+    for role in ["transactions", "no threads", "threads"] {
         let mut other = Command::new(env::current_exe()?);
         let name = "forked::a_forked_process_is_refused_and_leaves_the_sessions_of_its_parent";
-        let output = other.args(["--exact", name]).env(ROLE, role).output()?;
+        let output = other.args(["--exact", "--nocapture", name]).env(ROLE, role).output()?;
         let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("1 passed"), "{role}: {said}");
+        let child = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("1 passed"), "{role}: {said}{child}");
     }
     Ok(())
 }

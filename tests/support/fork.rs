@@ -36,7 +36,8 @@ pub(crate) fn start_child(child: impl FnOnce() -> TestResult) -> libc::pid_t {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
         let outcome = outcome.unwrap_or_else(|_| Err("a panic".into()));
         if let Err(error) = &outcome {
-            println!("in the child: {error}");
+            // Standard output has a buffer, which this process does not write.
+            eprintln!("in the child: {error}");
         }
         // SAFETY: the child ends without running the test harness.
         unsafe { libc::_exit(i32::from(outcome.is_err())) };

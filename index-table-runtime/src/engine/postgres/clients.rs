@@ -101,6 +101,10 @@ impl Work for Renewing {
 
 impl Drop for Clients {
     fn drop(&mut self) {
+        // The job of an inherited store runs in the parent, and may have the lock.
+        if self.shared.pool.is_inherited() {
+            return;
+        }
         // It may wait for a server that does not answer.
         if let Some(job) = self.job.lock().take() {
             job.detach();
