@@ -5,11 +5,13 @@
 //! transaction's snapshot, so no writer changes them in between. A page that the disk damages after its check is not found.
 
 use std::{
-    cell::Cell, collections::BTreeMap, fs::File, io, ops::Bound, path::Path, thread::LocalKey,
+    cell::Cell, collections::BTreeMap, fs::File, io, ops::Bound, path::Path, sync::Arc,
+    thread::LocalKey,
 };
 
 use super::{
     Depth, Fault,
+    checked::{CheckedPage, Recent},
     layout::{self, Database, Node, Page, flag},
     metas,
     walk::{HIGHEST, PageCheck},
@@ -77,6 +79,7 @@ pub(in crate::engine::lmdb) struct Guard {
     /// The number of pages that exist, in the state and in the file.
     pub(super) pages: u64,
     pub(super) databases: BTreeMap<String, Database>,
+    recent: Recent,
 }
 
 /// The target of a way through a tree.
@@ -127,7 +130,7 @@ impl Guard {
         databases: BTreeMap<String, Database>,
     ) -> Result<Self, Fault> {
         let pages = (file.metadata()?.len() / page_size.max(1)).min(last_page.saturating_add(1));
-        Ok(Self { file, page_size, pages, databases })
+        Ok(Self { file, page_size, pages, databases, recent: Recent::default() })
     }
 
     /// Whether the snapshot has a database.
@@ -209,6 +212,18 @@ impl Guard {
         Ok(Some(way))
     }
 
+    /// Reads and checks the page in this place, unless it was checked lately.
+    fn checked(&self, place: Below, is_leaf: bool) -> Result<Arc<CheckedPage>> {
+        if let Some(page) = self.recent.find(&place, is_leaf) {
+            return Ok(page);
+        }
+        let (number, bytes) = (place.page, self.page(place.page)?);
+        let damaged = |reason| BadPage::Damaged { page: number, reason };
+        let page = Arc::new(CheckedPage::new(place, is_leaf, bytes).map_err(damaged)?);
+        self.recent.keep(&page);
+        Ok(page)
+    }
+
     pub(super) fn page(&self, number: u64) -> Result<Vec<u8>> {
         let damaged = |reason| Err(BadPage::Damaged { page: number, reason });
         if number <= 1 || number >= self.pages {
@@ -264,29 +279,17 @@ pub(super) fn read_at(mut file: &File, offset: u64, into: &mut [u8]) -> io::Resu
 }
 
 /// A page, and the bounds of the keys below it: from `low`, and less than `high`.
+#[derive(PartialEq, Eq)]
 pub(super) struct Below {
     pub(super) page: u64,
     pub(super) low: Option<Vec<u8>>,
     pub(super) high: Option<Vec<u8>>,
 }
 
-/// A branch on a way.
+/// A branch on a way, and the position of the child that the way goes to.
 struct Branch {
-    low: Option<Vec<u8>>,
-    high: Option<Vec<u8>>,
-    /// The separators between the children.
-    keys: Vec<Vec<u8>>,
-    children: Vec<u64>,
+    page: Arc<CheckedPage>,
     at: usize,
-}
-
-impl Branch {
-    fn child(&self) -> Option<Below> {
-        let low = self.at.checked_sub(1).and_then(|at| self.keys.get(at)).or(self.low.as_ref());
-        let high = self.keys.get(self.at).or(self.high.as_ref());
-        let page = *self.children.get(self.at)?;
-        Some(Below { page, low: low.cloned(), high: high.cloned() })
-    }
 }
 
 /// The checked pages from the root to a leaf.
@@ -301,60 +304,43 @@ struct Way<'g> {
 }
 
 impl Way<'_> {
-    fn descend(&mut self, below: Below, to: To<'_>, point: bool) -> Result<()> {
-        let mut below = below;
+    fn descend(&mut self, from: Below, to: To<'_>, point: bool) -> Result<()> {
+        let mut below = from;
         loop {
-            let Below { page: number, low, high } = below;
-            let bytes = self.guard.page(number)?;
+            let number = below.page;
             let is_leaf = self.branches.len() + 1 >= usize::from(self.height);
-            let damaged = |reason| BadPage::Damaged { page: number, reason };
-            let bounds = (low.as_deref(), high.as_deref());
-            let nodes = checked_nodes(&bytes, is_leaf, bounds, flag::BIG_DATA);
-            let nodes = nodes.map_err(damaged)?;
+            let page = self.guard.checked(below, is_leaf)?;
             if is_leaf {
-                return self.arrive(&nodes, to, point);
+                return self.arrive(&page, to, point);
             }
-            let keys = nodes.iter().skip(1).map(|node| node.key);
             let at = match to {
                 To::First => 0,
-                To::Last => nodes.len().saturating_sub(1),
-                To::Key(key) => keys.clone().take_while(|own| *own <= key).count(),
+                To::Last => page.len().saturating_sub(1),
+                To::Key(key) => page.not_greater(key).saturating_sub(1),
             };
-            let branch = Branch {
-                low,
-                high,
-                keys: keys.map(<[u8]>::to_vec).collect(),
-                children: nodes.iter().map(|node| node.child).collect(),
-                at,
-            };
-            below = branch.child().ok_or(damaged("it has no keys"))?;
-            self.branches.push(branch);
+            let none = BadPage::Damaged { page: number, reason: "it has no keys" };
+            below = page.child(at).ok_or(none)?;
+            self.branches.push(Branch { page, at });
         }
     }
 
-    fn arrive(&mut self, nodes: &[Node<'_>], to: To<'_>, point: bool) -> Result<()> {
-        self.entries = nodes.len();
+    fn arrive(&mut self, leaf: &CheckedPage, to: To<'_>, point: bool) -> Result<()> {
+        self.entries = leaf.len();
         (self.less, self.not_greater) = match to {
             To::First => (0, 0),
-            To::Last => (nodes.len(), nodes.len()),
-            To::Key(key) => (
-                nodes.iter().take_while(|node| node.key < key).count(),
-                nodes.iter().take_while(|node| node.key <= key).count(),
-            ),
+            To::Last => (leaf.len(), leaf.len()),
+            To::Key(key) => (leaf.less(key), leaf.not_greater(key)),
         };
-        let read = if point { self.less..self.not_greater } else { 0..nodes.len() };
-        let read = nodes.get(read).unwrap_or_default().iter();
-        let mut long = read.filter(|node| node.flags & flag::BIG_DATA != 0);
-        long.try_for_each(|node| self.guard.long_value(node).map(drop))
+        let read = if point { self.less..self.not_greater } else { 0..leaf.len() };
+        leaf.check_values(read, |node| self.guard.long_value(node).map(drop))
     }
 
     /// Continues to the next or previous leaf. Returns false at the end.
     fn step(&mut self, forward: bool) -> Result<bool> {
         while let Some(branch) = self.branches.last_mut() {
             let next = if forward { branch.at.checked_add(1) } else { branch.at.checked_sub(1) };
-            let next = next.filter(|next| *next < branch.children.len());
             branch.at = next.unwrap_or(branch.at);
-            match branch.child().filter(|_| next.is_some()) {
+            match next.and_then(|next| branch.page.child(next)) {
                 Some(below) => {
                     let to = if forward { To::First } else { To::Last };
                     return self.descend(below, to, false).map(|()| true);

@@ -220,6 +220,14 @@ impl<'p> Page<'p> {
         // An intact page has no gaps between its nodes. An overlap leaves a gap.
         if taken == self.0.len() - upper { Ok(nodes) } else { Err("its nodes overlap") }
     }
+
+    /// Returns the node with this position in a page whose nodes are intact; `None` after the last one.
+    pub(super) fn node(self, at: usize) -> Option<Node<'p>> {
+        let lower = short(self.0, WORD + 4).map(usize::from)?;
+        let places = self.0.get(HEADER..lower)?.as_chunks::<2>().0;
+        let place = usize::from(u16::from_ne_bytes(*places.get(at)?));
+        Node::read(self.0.get(place..)?, self.flags() == flag::BRANCH)
+    }
 }
 
 /// A key in a page of a tree, with the number of a page, or data.

@@ -4,8 +4,9 @@
 //! file. [`look_at_snapshot`] checks the names, the root of each database and the small databases of all tables whenever a
 //! store is opened; with [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error
 //! and not a signal. [`sample`] finds leaves at equal distances, and [`share`] the part of the leaves between two keys, for
-//! estimates. [`Guard`] checks each page before LMDB follows it. [`used`] counts the pages in use.
+//! estimates. [`Guard`] checks each page before LMDB follows it; the last pages are [kept](checked). [`used`] counts the pages in use.
 
+mod checked;
 mod guard;
 mod layout;
 mod leaves;
