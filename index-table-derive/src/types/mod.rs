@@ -77,13 +77,11 @@ impl DataType {
 
     /// Returns the type of the elements of a field.
     pub(crate) fn element_of(collection: &Type) -> Self {
-        match element(collection) {
-            Some(element) => Self::of(element),
-            None => {
-                let written = Written::ElementOf(collection.clone());
-                Self { written, shape: Shape::Other, place: None }
-            }
+        if let Some(element) = element(collection) {
+            return Self::of(element);
         }
+        let written = Written::ElementOf(collection.clone());
+        Self { written, shape: Shape::Other, place: None }
     }
 
     /// Returns this type as the type of the value with this number in `owner`.

@@ -41,4 +41,4 @@ fn close(store: &Store, accounts: &AccountRepository) -> Result<(), Refused> {
 
 fn main() {}
 
-// 2 mistakes
+// 2 errors

@@ -39,4 +39,4 @@ fn query(
 
 fn main() {}
 
-// 10 mistakes
+// 10 errors

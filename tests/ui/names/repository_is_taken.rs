@@ -21,4 +21,4 @@ struct OrderRepository {
 
 fn main() {}
 
-// 4 mistakes
+// 4 errors
