@@ -44,6 +44,30 @@ fn every_program_is_in_a_listed_folder() {
     }
 }
 
+/// A program has one mistake, or its last line has their number: `// 3 mistakes`. Each mistake is one error: uses of the
+/// repository add none. A last line `// 3 errors` means that a mistake still has several.
+#[test]
+fn each_mistake_is_one_error() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui");
+    for topic in TOPICS {
+        for entry in std::fs::read_dir(folder.join(topic)).expect("a folder") {
+            let program = entry.expect("an entry").path();
+            if program.extension().is_none_or(|it| it != "rs") {
+                continue;
+            }
+            let read = |path: &std::path::Path| std::fs::read_to_string(path).expect("a text");
+            let errors = read(&program.with_extension("stderr"));
+            let errors = errors.lines().filter(|line| line.starts_with("error")).count();
+            let program_text = read(&program);
+            let last = program_text.lines().next_back().and_then(|line| line.strip_prefix("// "));
+            let stated = last
+                .and_then(|line| line.strip_suffix(" mistakes").or(line.strip_suffix(" errors")));
+            let mistakes = stated.map_or(1, |number| number.parse().expect("a number"));
+            assert_eq!(errors, mistakes, "{}", program.display());
+        }
+    }
+}
+
 /// Without programs that have to compile, trybuild checks all programs in one call of cargo. These programs are in
 /// tests/pass.
 #[test]

@@ -2,34 +2,43 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{DeriveInput, Error};
+use syn::DeriveInput;
 
 use crate::{
-    diagnostics::Diagnostics,
+    diagnostics::{Diagnostics, Reported},
     expand, fallback,
     lower::{self, Lowered, key::LoweredKey},
 };
 
 /// Expands `#[derive(IndexKey)]`.
 pub(crate) fn derive_key(input: TokenStream) -> TokenStream {
-    generate(input, |input, errors| match lower::key::lower(input, errors) {
+    generate(input, lower::key::lower, |input, key, errors| match key {
         LoweredKey::Key(key) => expand::key::expand(&key),
-        LoweredKey::Inert(krate) => fallback::inert_key(input, &krate),
+        LoweredKey::Inert(krate) => errors
+            .take_first()
+            .map(|error| fallback::inert_key(input, &krate, &error))
+            .unwrap_or_default(),
     })
 }
 
 /// Expands `#[derive(IndexTable)]`.
 pub(crate) fn derive(input: TokenStream) -> TokenStream {
-    generate(input, |input, errors| match lower::lower(input, errors) {
-        Lowered::Table(table) => expand::expand(&table),
-        Lowered::Inert(inert) => fallback::inert(input, &inert),
+    generate(input, lower::lower, |input, lowered, errors| match (lowered, errors.take_first()) {
+        (Lowered::Table(table), None) => expand::expand(&table),
+        (Lowered::Table(table), Some(error)) => {
+            let types = fallback::types_of(&table, &error);
+            let entity = expand::expand_entity(*table);
+            quote!(#types #entity)
+        }
+        (Lowered::Inert(inert), Some(error)) => fallback::types(&input.vis, &inert, &error),
+        // Nothing has been reported, which does not occur.
+        (Lowered::Inert(_), None) => TokenStream::new(),
     })
 }
 
 /// Expands `#[derive(RowVersion)]`.
 pub(crate) fn derive_version(input: TokenStream) -> TokenStream {
-    generate(input, |input, errors| {
-        let version = lower::version::lower(input, errors);
+    generate(input, lower::version::lower, |input, version, _| {
         if input.generics.params.is_empty() {
             expand::version::expand(&version)
         } else {
@@ -39,17 +48,19 @@ pub(crate) fn derive_version(input: TokenStream) -> TokenStream {
     })
 }
 
-/// Returns the errors of `stages`, followed by their output.
-fn generate(
+/// Returns the errors of `lower` that `expand` has not taken, and the output of `expand`.
+fn generate<L>(
     input: TokenStream,
-    stages: impl FnOnce(&DeriveInput, &Diagnostics) -> TokenStream,
+    lower: impl FnOnce(&DeriveInput, &Diagnostics) -> L,
+    expand: impl FnOnce(&DeriveInput, L, &mut Reported) -> TokenStream,
 ) -> TokenStream {
     let input: DeriveInput = match syn::parse2(input) {
         Ok(input) => input,
         Err(error) => return error.into_compile_error(),
     };
     let errors = Diagnostics::new();
-    let generated = stages(&input, &errors);
-    let errors = errors.finish().map(Error::into_compile_error);
-    quote!(#errors #generated)
+    let lowered = lower(&input, &errors);
+    let mut errors = errors.finish();
+    let generated = expand(&input, lowered, &mut errors);
+    quote!(#generated #errors)
 }

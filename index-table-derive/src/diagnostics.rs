@@ -1,9 +1,10 @@
 //! The collected errors of one expansion, which are reported together.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fmt::Display;
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 use syn::Error;
 
@@ -43,12 +44,25 @@ impl Diagnostics {
         self.errors.borrow().as_ref().is_none_or(Vec::is_empty)
     }
 
-    /// Combines all errors into one; `None` if there are none.
-    pub(crate) fn finish(self) -> Option<Error> {
-        self.errors.take()?.into_iter().reduce(|mut all, error| {
-            all.combine(error);
-            all
-        })
+    /// Returns all errors.
+    pub(crate) fn finish(self) -> Reported {
+        Reported(self.errors.take().unwrap_or_default().into_iter().flatten().collect())
+    }
+}
+
+/// All errors, as calls of `compile_error`.
+pub(crate) struct Reported(VecDeque<Error>);
+
+impl Reported {
+    /// Removes the first error.
+    pub(crate) fn take_first(&mut self) -> Option<TokenStream> {
+        self.0.pop_front().map(Error::into_compile_error)
+    }
+}
+
+impl ToTokens for Reported {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(self.0.iter().map(Error::to_compile_error));
     }
 }
 

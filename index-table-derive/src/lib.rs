@@ -261,11 +261,13 @@ use crate::derive::{derive, derive_key, derive_version};
 /// `Debug`, `Clone`, `PartialEq` and `Serialize`, so the types of the included fields must implement them
 /// too.
 ///
-/// All generated items have the visibility of the struct.
+/// All generated items have the visibility of the struct. A field of an entry or of a view has the visibility of the row's
+/// field, and that of the struct if a method computes it.
 ///
 /// # Errors
 ///
-/// All mistakes are reported at once, each at the offending token. A row has the names of its fields, so it can use most
+/// All mistakes are reported at once, each at the offending token. After a mistake, the repository, the view and the
+/// entries have no known type, so the compiler reports nothing about their uses. A row has the names of its fields, so it can use most
 /// of serde's attributes. A view, and an entry of a full index, read each field separately, by its name and type. So these
 /// attributes are mistakes too:
 ///
@@ -285,7 +287,11 @@ use crate::derive::{derive, derive_key, derive_version};
 /// refused with `Error::Codec`.
 #[proc_macro_derive(
     IndexTable,
-    attributes(table, primary_key, revision, references, index, indexes, aggregate)
+    attributes(
+        table, primary_key, revision, references, index, indexes, aggregate,
+        // These words of other libraries are errors, which name the right attribute.
+        primary, pk, id, key, unique, indexed, foreign_key
+    )
 )]
 pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(input.into()).into()

@@ -169,6 +169,9 @@ pub(crate) const NOT_BELOW: &str = "the struct of `previous` must have a smaller
 /// A field of the struct.
 #[expect(clippy::struct_excessive_bools, reason = "each is an attribute of its own")]
 pub(crate) struct Field {
+    pub(crate) visibility: Visibility,
+    /// The position in the struct.
+    pub(crate) position: usize,
     /// The identifier, with its `r#` if it has one.
     pub(crate) ident: Ident,
     /// The name, without the `r#`.
@@ -462,6 +465,14 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Returns the visibility of the field with this value, or with the collection of this value.
+    pub(crate) fn visibility(&self) -> Option<&Visibility> {
+        match self {
+            Self::Key(KeyPart::Each(field, _)) => Some(&field.visibility),
+            _ => self.field().map(|field| &field.visibility),
+        }
+    }
+
     /// Returns the field of the row with this value, if there is one.
     pub(crate) fn field(&self) -> Option<&Field> {
         match self {

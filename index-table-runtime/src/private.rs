@@ -20,9 +20,9 @@ pub use crate::{
         expiry::{Expires, Expiry, ExpiryTime},
         key::{
             CanBeAbsent, ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, IsText, Key,
-            KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, RangeOf, Sequence,
-            Text, TextKey, Unnumbered, assert_computed, assert_each, assert_enum_value, assert_key,
-            assert_key_value,
+            KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, RangeOf, Required,
+            Sequence, Text, TextKey, Unnumbered, assert_computed, assert_each, assert_enum_value,
+            assert_key, assert_key_value,
         },
         maintain::EntryBuffer,
         method::{
@@ -30,7 +30,10 @@ pub use crate::{
             FilterOf, Function, HasComputed, HasFilter, NoMethod, computed, filter, is_computed,
             is_filter,
         },
-        reference::{HasPrimaryKey, MainTable, PartOf, ReferenceSchema, ReferenceTo},
+        reference::{
+            HasPrimaryKey, MainTable, PartOf, ReferenceSchema, ReferenceTo, Referenced,
+            assert_table,
+        },
         revision::{Revised, Revision, RevisionNumber},
         row::{Collection, CollectionField, RowBody, RowOutput, older},
         schema::{
@@ -42,9 +45,9 @@ pub use crate::{
         stream::{ChangeStream, Streamed},
     },
     placement::shards::count_in_parallel_from,
-    query::{Bounds, Distinct, EventualScan, GetMany, Scan, Values},
+    query::{Bounds, Distinct, EventualScan, GetMany, Scan, Transferable, Values},
     store::{
-        GroupWriter, QueueFull, ReadTxn, ShardId, Shareable, Store, Submission, Submitted,
+        GroupWriter, Movable, QueueFull, ReadTxn, ShardId, Shareable, Store, Submission, Submitted,
         WriteTxn, watch::Watch,
     },
     table::{Aggregates, KeyedTable, Named, Table, is_repository, live},

@@ -1,6 +1,6 @@
 //! `#[aggregate(FIELDS, sum = [FIELDS])]`.
 
-use proc_macro2::Span;
+use proc_macro2::{Group, Span};
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::spanned::Spanned as _;
@@ -9,6 +9,7 @@ use syn::{Attribute, Ident, LitStr, Meta, Token, token};
 use super::keys::{self, AGGREGATE_KEYS, AggregateKey};
 use super::{Setting, equals, fields, for_each_item, set, skip_row, string, word};
 use crate::diagnostics::Diagnostics;
+use crate::types::{shown, text};
 
 /// The contents of one `#[aggregate(…)]`.
 pub(crate) struct AggregateAttr {
@@ -47,7 +48,15 @@ impl AggregateAttr {
         let name = word.unraw().to_string();
         if input.peek(token::Paren) {
             self.incomplete = true;
-            let message = "an aggregate groups rows by fields, in no other form";
+            let message = match keys::find(AGGREGATE_KEYS, &name) {
+                Some(key) => {
+                    let fields =
+                        input.fork().parse::<Group>().map(|group| shown(&text(group.stream())));
+                    let fields = fields.unwrap_or_else(|_| "field".to_owned());
+                    format!("this is written `{}`", key.usage.replace("field", &fields))
+                }
+                None => "an aggregate groups rows by fields, in no other form".to_owned(),
+            };
             return Err(syn::Error::new(word.span(), message));
         }
         if !input.peek(Token![=]) {

@@ -1,6 +1,6 @@
 //! `#[index(FIELDS, OPTIONS)]`, and `#[indexes((FIELDS, OPTIONS), …)]` for several of them.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Group, Span, TokenStream};
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
@@ -9,9 +9,11 @@ use syn::{Attribute, Ident, LitStr, Meta, Token, Type, parenthesized, token};
 
 use super::keys::{self, Form, INDEX_KEYS, INDEX_LINTS, IndexKey, Key, Lint, Order};
 use super::{
-    Setting, complete, equals, fields, for_each_item, items, set, skip_row, string, value, word,
+    Setting, complete, equals, fields, for_each_item, items, no_value, set, skip_row, string,
+    value, word,
 };
 use crate::diagnostics::Diagnostics;
+use crate::types::{shown, text};
 
 /// The contents of one `#[index(…)]`.
 pub(crate) struct IndexAttr {
@@ -133,6 +135,12 @@ impl IndexAttr {
             self.reported = true;
             return Err(message);
         }
+        if let Ok(group) = input.fork().parse::<Group>() {
+            self.incomplete = true;
+            let inside = shown(&text(group.stream()));
+            let message = format!("write the fields alone: `#[index({inside})]`");
+            return Err(syn::Error::new(group.delim_span().open(), message));
+        }
         skip_row(input, "field", errors)?;
         let word = word(input, "a field or an option").inspect_err(|_| self.incomplete = true)?;
         // Compared with its `r#`, if it has one, because a field called `unique` is written `r#unique`.
@@ -159,7 +167,9 @@ impl IndexAttr {
             && !input.peek(Token![,])
         {
             self.incomplete = true;
-            return Err(input.error(expected(key)));
+            let word = input.fork().call(Ident::parse_any);
+            let usage = word.map_or(key.usage.to_owned(), |word| format!("{}({word})", key.name));
+            return Err(input.error(format!("expected `{usage}`")));
         }
         match known.map(|key| key.id) {
             Some(IndexKey::Unique) => set(&mut self.unique, &word, ()),
@@ -202,7 +212,18 @@ impl IndexAttr {
         };
         if key.form != Form::Call {
             self.reported = true;
-            return Err(syn::Error::new(word.span(), format!("this is written `{}`", key.usage)));
+            let inside = input.fork().parse::<Group>();
+            let inside = inside.map(|group| shown(&text(group.stream()))).unwrap_or_default();
+            let written = match key.form {
+                _ if inside.is_empty() => key.usage.to_owned(),
+                Form::Flag => format!("#[index({inside}, {word})]"),
+                Form::Value if key.id == IndexKey::Include => format!("{word} = [{inside}]"),
+                Form::Value if inside.starts_with('"') || key.id == IndexKey::Filter => {
+                    format!("{word} = {inside}")
+                }
+                _ => key.usage.to_owned(),
+            };
+            return Err(syn::Error::new(word.span(), format!("this is written `{written}`")));
         }
         let result = self.part(input, key, errors);
         self.incomplete |= result.is_err();
@@ -291,9 +312,7 @@ impl IndexAttr {
         match key.form {
             Form::Value => equals(input, word, key.usage)?,
             Form::Flag => {
-                // The intention is clear, so the index gets this option.
-                self.flag(word, key.id)?;
-                return Err(input.error(format!("`{word}` takes no value")));
+                return no_value(input, word);
             }
             Form::Call => {
                 self.incomplete = true;
@@ -314,11 +333,6 @@ impl IndexAttr {
             }
             _ => set(&mut self.include, word, fields(input, key.usage, "an included item")?),
         }
-    }
-
-    fn flag(&mut self, word: &Ident, key: IndexKey) -> syn::Result<()> {
-        let slot = if key == IndexKey::Unique { &mut self.unique } else { &mut self.sparse };
-        set(slot, word, ())
     }
 
     fn push(&mut self, kind: PartKind) {

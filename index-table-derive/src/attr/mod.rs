@@ -16,14 +16,15 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Field, Ident, LitStr, Meta, Token, bracketed, token};
+use syn::{Attribute, Field, Ident, LitBool, LitStr, Meta, Token, bracketed, token};
 
 use self::aggregate::AggregateAttr;
 use self::index::IndexAttr;
 use self::reference::ReferenceAttr;
 use self::serde::SerdeKey;
 use self::table::TableAttr;
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, suggestion};
+use crate::types::{shown, text};
 
 /// A key with its value. Each has its own span.
 pub(crate) struct Setting<T> {
@@ -47,6 +48,8 @@ pub(crate) struct StructAttrs {
 pub(crate) struct FieldAttrs {
     /// The span of `#[primary_key]`.
     pub(crate) primary_key: Option<Span>,
+    /// The span of `#[id]` or `#[key]`, which may belong to another derive.
+    pub(crate) similar: Option<Span>,
     /// The span of `#[revision]`.
     pub(crate) revision: Option<Span>,
     pub(crate) references: Vec<ReferenceAttr>,
@@ -76,6 +79,15 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
             primary_key = true;
         } else if path.is_ident("revision") {
             errors.error_on(path, "`#[revision]` is written on the field with the revision");
+        } else if path.is_ident("unique") {
+            let fields = arguments(attribute);
+            let fields = if fields.is_empty() { "field" } else { &fields };
+            errors.error_on(path, format!("this is written `#[index({fields}, unique)]`"));
+        } else if path.is_ident("foreign_key") {
+            errors.error_on(path, "a reference is written on its field: `#[references(Customer)]`");
+        } else if path.is_ident("primary") || path.is_ident("pk") {
+            errors.error_on(path, keys::MARK_PRIMARY_KEY);
+            primary_key = true;
         }
     }
     primary_key |= table.primary_key || indexes.iter().any(|index| index.primary_key);
@@ -91,12 +103,26 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
 
 /// Reads the attributes on a field.
 pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
-    let mut primary_key = None;
+    let (mut primary_key, mut similar) = (None, None);
     let mut revision = None;
     let mut references = Vec::new();
+    let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
     for attribute in &field.attrs {
         let path = attribute.path();
-        if path.is_ident("primary_key") {
+        let word = path.get_ident().map(ToString::to_string).unwrap_or_default();
+        if ["primary", "pk"].contains(&word.as_str()) {
+            errors.error_on(path, IS_PRIMARY_KEY);
+            primary_key = primary_key.or(Some(path.span()));
+        } else if ["id", "key"].contains(&word.as_str()) {
+            similar = similar.or(Some(path.span()));
+        } else if word == "unique" {
+            let message = format!("an index is declared on the struct: `#[index({name}, unique)]`");
+            errors.error_on(path, message);
+        } else if word == "foreign_key" {
+            let to = arguments(attribute);
+            let to = if to.is_empty() { "Customer" } else { &to };
+            errors.error_on(path, format!("this is written `#[references({to})]`"));
+        } else if path.is_ident("primary_key") {
             if primary_key.is_some() {
                 errors.error_on(path, "this field is in the primary key already");
             }
@@ -110,10 +136,12 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             if !matches!(attribute.meta, Meta::Path(_)) {
                 errors.error_on(attribute, "`#[revision]` takes no arguments");
             }
-        } else if path.is_ident("index") || path.is_ident("indexes") {
-            let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
-            errors
-                .error_on(path, format!("an index is declared on the struct: `#[index({name})]`"));
+        } else if ["index", "indexes", "indexed"].contains(&word.as_str()) {
+            let options = arguments(attribute);
+            let options = options.strip_prefix(&name).unwrap_or(&options);
+            let comma = if options.is_empty() || options.starts_with(',') { "" } else { ", " };
+            let index = format!("#[index({name}{comma}{options})]");
+            errors.error_on(path, format!("an index is declared on the struct: `{index}`"));
         } else if path.is_ident("references") {
             references.push(ReferenceAttr::read(attribute, errors));
         } else if path.is_ident("aggregate") {
@@ -121,9 +149,28 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             errors.error_on(path, message);
         } else if path.is_ident("table") {
             errors.error_on(path, "`#[table(…)]` is written on the struct");
+        } else if primary_key.is_none() && is_misspelt_primary_key(&word) {
+            // The compiler reports an unknown attribute.
+            primary_key = Some(path.span());
         }
     }
-    FieldAttrs { primary_key, revision, references, serde: serde::read(&field.attrs) }
+    FieldAttrs { primary_key, similar, revision, references, serde: serde::read(&field.attrs) }
+}
+
+/// The message about a field that is marked by another word.
+pub(crate) const IS_PRIMARY_KEY: &str = "this is written `#[primary_key]`";
+
+/// Whether an attribute that the derive does not have is a misspelt `primary_key`.
+fn is_misspelt_primary_key(word: &str) -> bool {
+    word != "primary_key" && suggestion(word, ["primary_key"]).is_some()
+}
+
+/// Returns the text in the parentheses of an attribute.
+fn arguments(attribute: &Attribute) -> String {
+    match &attribute.meta {
+        Meta::List(list) => shown(&text(&list.tokens)),
+        Meta::Path(_) | Meta::NameValue(_) => String::new(),
+    }
 }
 
 fn arguments_of_primary_key(attribute: &Attribute, errors: &Diagnostics) {
@@ -169,7 +216,7 @@ fn items(
     while !input.is_empty() {
         match item(input) {
             Ok(()) if input.is_empty() || input.peek(Token![,]) => {}
-            Ok(()) => errors.push(input.error("expected `,`")),
+            Ok(()) => errors.push(after_item(input)),
             Err(error) => errors.push(error),
         }
         while !input.is_empty() && !input.peek(Token![,]) {
@@ -180,6 +227,30 @@ fn items(
         }
     }
     Ok(())
+}
+
+/// Returns the error about a token after an item.
+fn after_item(input: ParseStream<'_>) -> syn::Error {
+    let message = match input.fork().parse::<TokenTree>() {
+        Ok(TokenTree::Ident(word)) => format!("expected `,` before `{word}`"),
+        Ok(TokenTree::Punct(token)) => {
+            format!("expected `,`, which separates items, and found `{token}`")
+        }
+        _ => "expected `,`".to_owned(),
+    };
+    input.error(message)
+}
+
+/// Returns an error if a word that takes no value has one.
+fn no_value(input: ParseStream<'_>, word: &Ident) -> syn::Result<()> {
+    if !input.peek(Token![=]) {
+        return Ok(());
+    }
+    let ahead = input.fork();
+    ahead.parse::<Token![=]>()?;
+    let is_false = ahead.parse::<LitBool>().is_ok_and(|value| !value.value);
+    let advice = if is_false { "remove it" } else { "write the word alone" };
+    Err(input.error(format!("`{word}` takes no value; {advice}")))
 }
 
 /// Stores a setting, or returns an error if the key has a value already.
@@ -260,7 +331,11 @@ fn skip_row(input: ParseStream<'_>, what: &str, errors: &Diagnostics) -> syn::Re
 /// Reads `[a, b]`. `what` describes an item of the list, for the message about a field in another form.
 fn fields(input: ParseStream<'_>, usage: &str, what: &str) -> syn::Result<Vec<Ident>> {
     if !input.peek(token::Bracket) {
-        return Err(input.error(format!("expected a list of fields: `{usage}`")));
+        let example = match input.fork().call(Ident::parse_any) {
+            Ok(word) => usage.replace("[field]", &format!("[{word}]")),
+            Err(_) => usage.to_owned(),
+        };
+        return Err(input.error(format!("expected a list of fields: `{example}`")));
     }
     let inner;
     bracketed!(inner in input);

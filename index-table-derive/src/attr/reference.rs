@@ -52,6 +52,10 @@ impl ReferenceAttr {
             let at = input.span();
             let expected =
                 || syn::Error::new(at, format!("expected a struct or an option: `{USAGE}`"));
+            if let Ok(text) = input.fork().parse::<LitStr>() {
+                let message = format!("expected a struct without quotes: `{}`", text.value());
+                return Err(syn::Error::new(at, message));
+            }
             let path: Path = input.call(Path::parse_mod_style).map_err(|_| expected())?;
             if self.to.is_some() {
                 return Err(syn::Error::new(at, "a reference names one struct"));

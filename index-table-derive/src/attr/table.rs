@@ -2,14 +2,16 @@
 //! view = Ident, changes(…), shard_by = FIELDS, shard_map = "…", reference, part_of = Type, keep_unknown, allow(LINTS), crate =
 //! path)]`
 
+use proc_macro2::Group;
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::{Attribute, Ident, LitInt, LitStr, Path, Token, bracketed, parenthesized, token};
 
 use super::index::{IndexAttr, expiry, lints};
 use super::keys::{self, CHANGES_KEYS, ChangesKey, Form, Lint, TABLE_KEYS, TABLE_LINTS, TableKey};
-use super::{Setting, complete, equals, fields, for_each_item, set, string, value, word};
+use super::{Setting, complete, equals, fields, for_each_item, no_value, set, string, value, word};
 use crate::diagnostics::Diagnostics;
+use crate::types::{shown, text};
 
 /// The contents of `#[table(…)]`. Several attributes on one struct are merged.
 #[derive(Default)]
@@ -73,8 +75,10 @@ impl TableAttr {
             let alone = input.is_empty() || input.peek(Token![,]);
             return Err(syn::Error::new(word.span(), keys::unknown_in_table(&name, alone)));
         };
-        if key.form == Form::Value {
-            equals(input, &word, key.usage)?;
+        match key.form {
+            Form::Value => equals(input, &word, key.usage)?,
+            Form::Flag if key.id != TableKey::View => no_value(input, &word)?,
+            _ => {}
         }
         match key.id {
             TableKey::Name => set(&mut self.name, &word, string(input, &word, key.usage)?),
@@ -95,8 +99,11 @@ impl TableAttr {
                 set(&mut self.changed, &word, changed)
             }
             TableKey::Repository => {
-                let repository = value(input, IDENTIFIER, key.usage)?;
-                set(&mut self.repository, &word, repository)
+                let (repository, mistake) = identifier(input, key.usage);
+                if let Some(repository) = repository {
+                    set(&mut self.repository, &word, repository)?;
+                }
+                mistake.map_or(Ok(()), Err)
             }
             TableKey::View => self.view(input, &word, key.usage),
             TableKey::Expires => {
@@ -137,17 +144,30 @@ impl TableAttr {
 
     /// Reads `view` or `view = CustomerView`.
     fn view(&mut self, input: ParseStream<'_>, word: &Ident, usage: &str) -> syn::Result<()> {
+        if let Ok(group) = input.fork().parse::<Group>() {
+            set(&mut self.view, word, None)?;
+            let message = format!("this is written `view = {}`", shown(&text(group.stream())));
+            return Err(syn::Error::new(group.span_open(), message));
+        }
         if !input.peek(Token![=]) {
             return set(&mut self.view, word, None);
         }
-        match equals(input, word, usage).and_then(|()| value(input, IDENTIFIER, usage)) {
-            Ok(name) => set(&mut self.view, word, Some(name)),
-            Err(error) => {
-                // A view is requested, with any name.
-                set(&mut self.view, word, None)?;
-                Err(error)
-            }
-        }
+        let (name, mistake) = match equals(input, word, usage) {
+            Ok(()) => identifier(input, usage),
+            Err(mistake) => (None, Some(mistake)),
+        };
+        // A view is requested, with any name.
+        set(&mut self.view, word, name)?;
+        mistake.map_or(Ok(()), Err)
+    }
+}
+
+/// Reads an identifier. In quotes, it is an error with the name that is meant.
+fn identifier(input: ParseStream<'_>, usage: &str) -> (Option<Ident>, Option<syn::Error>) {
+    let quoted = input.fork().parse::<LitStr>().and_then(|text| text.parse::<Ident>());
+    match value(input, IDENTIFIER, usage) {
+        Ok(ident) => (Some(ident), None),
+        Err(mistake) => (quoted.ok(), Some(mistake)),
     }
 }
 

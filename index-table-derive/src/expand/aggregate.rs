@@ -25,7 +25,7 @@ pub(super) fn declaration(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStrea
     let (doc, allow) = (docs::totals(cx.table, aggregate), allow_on_struct());
     let group = aggregate.group.iter().map(|field| {
         let (doc, ident, ty) = (docs::group(field), &field.ident, field.ty.tokens(private));
-        let v = visibility_at(cx, ident.span());
+        let v = visibility_at(&cx.table.visibility, ident.span());
         quote!(#doc #v #ident: #ty)
     });
     let sums = aggregate.sums.iter().map(|field| {

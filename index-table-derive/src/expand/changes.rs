@@ -2,7 +2,7 @@
 
 use proc_macro2::{Literal, TokenStream};
 
-use super::{Context, requirements};
+use super::Context;
 use crate::model::ChangeStream;
 
 /// Expands to, for a table with a change stream:
@@ -36,9 +36,8 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
 pub(super) fn implementation(cx: &Context<'_>) -> Option<TokenStream> {
     cx.table.changes.as_ref()?;
     let row = &cx.table.row;
-    let conditions = requirements::conditions(cx, &cx.short);
     Some(mixed! {
         #[automatically_derived]
-        impl _index_table::Streamed for #row #conditions {}
+        impl _index_table::Streamed for #row {}
     })
 }

@@ -274,27 +274,30 @@ pub(super) mod fixed {
 
     pub(in super::super) fn insert(table: &Table) -> TokenStream {
         let name = &table.name;
-        doc(&format!(
+        let doc = doc(&format!(
             "Adds a row to the table `{name}`.\n\n\
              Cost: one write for the row and one for each index entry.\n\n\
              # Errors\n\n`DuplicateKey`, `UniqueViolation`, `KeyTooLong`, `Codec`, and the errors of \
              writing: see `Error`."
-        ))
+        ));
+        mixed!(#doc #[doc(alias("add", "create"))])
     }
 
     pub(in super::super) fn put(table: &Table) -> TokenStream {
         let name = &table.name;
-        doc(&format!(
+        let doc = doc(&format!(
             "Adds a row to the table `{name}`, or replaces the row with the same primary key.\n\n\
              Cost: one look-up, one write for the row and one for each index entry that \
              changes.\n\n\
              # Errors\n\n`UniqueViolation`, `KeyTooLong`, `Codec`, and the errors of writing: see `Error`."
-        ))
+        ));
+        mixed!(#doc #[doc(alias("save", "upsert"))])
     }
 
     pub(in super::super) fn all(table: &Table) -> TokenStream {
         let (name, key) = (&table.name, primary_key(table));
-        doc(&format!("Scans all rows of the table `{name}` in the order of {key}."))
+        let doc = doc(&format!("Scans all rows of the table `{name}` in the order of {key}."));
+        mixed!(#doc #[doc(alias("find_all", "get_all", "list"))])
     }
 
     pub(in super::super) fn update(table: &Table) -> TokenStream {
@@ -338,11 +341,12 @@ pub(super) mod fixed {
     pub(in super::super) fn get(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);
-        doc(&format!(
+        let doc = doc(&format!(
             "Returns the row of the table `{name}` with the given {key}.\n\n\
              Cost: one look-up. The row is decoded.\n\n\
              # Errors\n\nThe errors of reading: see `Error`."
-        ))
+        ));
+        mixed!(#doc #[doc(alias("find", "find_one"))])
     }
 
     pub(in super::super) fn get_live(table: &Table) -> TokenStream {

@@ -14,6 +14,7 @@ use crate::names;
 /// Expands to:
 ///
 /// ```text
+/// impl _index_table::HasPrimaryKey<u64> for Customer {}
 /// impl _index_table::Entity for Customer {
 ///     type Key = u64;
 ///     const TABLE: &'static _index_table::TableSchema = &_index_table::TableSchema { … };
@@ -33,14 +34,10 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let schema = schema(cx);
     let distribution = distribution(cx);
     let expiry = expiry::constant(cx);
-    let expires = expiry::implementation(cx);
     let stream = changes::constant(cx);
-    let streamed = changes::implementation(cx);
     let revision = revision::constant(cx);
-    let revised = revision::implementation(cx);
     let aggregates = aggregate::constant(cx);
     let references = reference::constant(cx);
-    let part = reference::implementation(cx);
     let collections = collections::list(cx.table);
     let encode = collections::encode(cx.table);
     let reads_back = cx.table.reads_back.then(|| {
@@ -62,6 +59,9 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let methods = methods::checks(cx);
     mixed! {
         #methods
+
+        #[automatically_derived]
+        impl _index_table::HasPrimaryKey<#key> for #row {}
 
         #[automatically_derived]
         impl _index_table::Entity for #row #conditions {
@@ -110,15 +110,16 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #hashed
             #older
         }
-
-        #expires
-
-        #streamed
-
-        #part
-
-        #revised
     }
+}
+
+/// Expands to the other traits of a row.
+pub(super) fn traits(cx: &Context<'_>) -> TokenStream {
+    let expires = expiry::implementation(cx);
+    let streamed = changes::implementation(cx);
+    let part = reference::implementation(cx);
+    let revised = revision::implementation(cx);
+    mixed!(#expires #streamed #part #revised)
 }
 
 /// Expands to, for a table with a shard key, or with `Distribution::Reference` for a reference table:

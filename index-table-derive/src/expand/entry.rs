@@ -18,7 +18,7 @@ use crate::names;
 pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
     let (private, ident) = (&cx.private, &index.entry.ident);
     // If another type has this name, the compiler shows the index, and not the whole derive.
-    let visibility = visibility_at(cx, ident.span());
+    let visibility = visibility_at(&cx.table.visibility, ident.span());
     let keyword = quote_spanned!(at(ident.span())=> struct);
     let doc = docs::entry(cx.table, index);
     let allow = allow_on_struct();
@@ -34,7 +34,8 @@ pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
             Source::PrimaryKey(field) => field.ty.key(private, &cx.txn),
             Source::Included(field) | Source::Row(field) => field.ty.carried(private, &cx.txn),
         };
-        let v = visibility_at(cx, ident.span());
+        let visibility = source.visibility().unwrap_or(&cx.table.visibility);
+        let v = visibility_at(visibility, ident.span());
         quote! {
             #doc
             #v #ident: #ty

@@ -2,7 +2,7 @@
 
 use proc_macro2::{Literal, TokenStream};
 
-use super::{Context, entity, requirements};
+use super::{Context, entity};
 use crate::model::Expiry;
 
 /// Expands to, for a table whose rows expire:
@@ -34,7 +34,6 @@ pub(super) fn implementation(cx: &Context<'_>) -> Option<TokenStream> {
     let Expiry { time, index } = cx.table.expiry.as_ref()?;
     let row = &cx.table.row;
     let index = Literal::usize_unsuffixed(*index);
-    let conditions = requirements::conditions(cx, &cx.short);
     let ty = if let Some(time) = time {
         time.key_type().tokens(&cx.short)
     } else {
@@ -49,7 +48,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> Option<TokenStream> {
     };
     Some(mixed! {
         #[automatically_derived]
-        impl _index_table::Expires for #row #conditions {
+        impl _index_table::Expires for #row {
             type Time = #ty;
 
             const INDEX: usize = #index;

@@ -2,8 +2,10 @@
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote_spanned;
+use syn::Ident;
 
-use super::{allow, at, private, requirements::marker};
+use super::requirements::{self, marker};
+use super::{allow, at, private};
 use crate::model::{KeyMember, KeyType, KeyValues, KeyVariant};
 use crate::types::Numbers;
 
@@ -12,13 +14,15 @@ use crate::types::Numbers;
 /// ```text
 /// const _: () = {
 ///     use ::index_table::__private as _index_table;
-///     const _: () = _index_table::assert_enum_value::<Kind>();
-///     impl _index_table::Key for Kind where for<'any> Kind: _index_table::EnumValue { … }
+///     type __Checked = <Kind as _index_table::Checked<{
+///         _index_table::assert_enum_value::<Kind>();
+///         true
+///     }>>::Checked;
+///     impl _index_table::Key for Kind { … }
 /// };
 /// ```
 ///
-/// The assertion is also a condition of the implementation, so that there is only one error; see
-/// [`requirements`](super::requirements).
+/// If the assertion fails, the type `__Checked` causes no further errors; see [`requirements`].
 pub(crate) fn expand(key: &KeyType) -> TokenStream {
     let (private, allow) = (private(&key.krate), allow());
     let implementation = match &key.values {
@@ -38,12 +42,12 @@ pub(crate) fn expand(key: &KeyType) -> TokenStream {
 ///
 /// ```text
 /// impl _index_table::Key for Place {
-///     type Arg<'a> = &'a Self;
-///     type Present<'a> = &'a Self;
-///     type Ref<'a> = Self;
+///     type Arg<'a> = &'a __Checked;
+///     type Present<'a> = &'a __Checked;
+///     type Ref<'a> = __Checked;
 ///     const SHAPE: … = _index_table::KeyShape::Tuple(&[<String as _index_table::Key>::SHAPE, …]);
-///     fn arg(&self) -> &Self { self }
-///     fn encode(value: &Self, out: &mut _index_table::KeyBuf) {
+///     fn arg(&self) -> &__Checked { self }
+///     fn encode(value: &__Checked, out: &mut _index_table::KeyBuf) {
 ///         out.push(&value.town).push(&value.zip);
 ///     }
 ///     …
@@ -55,15 +59,16 @@ fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
     // The compiler checks whether a type is a key, unless the spelling of the type shows it.
     let unknown: Vec<_> = members.iter().filter(|it| it.ty.requirement().is_some()).collect();
     let assertions = unknown.iter().map(|KeyMember { marker: name, ty, .. }| {
-        let (ty, marker) = (ty.written(), marker(name, ty.written()));
         let assert = quote_spanned!(at(name.span())=> _index_table::assert_key);
-        mixed!(const _: () = { fn key<#marker>() { #assert::<#ty, #marker>() } };)
+        requirements::required_type(ident, ty, &assert, &marker(name, ty.written()))
     });
     let conditions = unknown.iter().map(|KeyMember { ty, .. }| {
-        let written = ty.written();
-        quote_spanned!(at(ty.span())=> for<'any> #written: _index_table::Key)
+        let required = ty.required(&short);
+        quote_spanned!(at(ty.span())=> for<'any> #required: _index_table::Key)
     });
-    let value = quote_spanned!(at(ident.span())=> _index_table::assert_key_value::<#ident>());
+    let conditions: Vec<_> = conditions.collect();
+    let conditions = (!conditions.is_empty()).then(|| mixed!(where #(#conditions),*));
+    let value = checked(ident, &mixed!(assert_key_value));
     let shapes = members.iter().map(|KeyMember { ty, .. }| {
         let ty = ty.tokens(&short);
         mixed!(<#ty as _index_table::Key>::SHAPE)
@@ -96,33 +101,29 @@ fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
     };
     mixed! {
         #(#assertions)*
-        const _: () = #value;
+        #value
 
         #[automatically_derived]
-        impl _index_table::Key for #ident
-        where
-            for<'any> #ident: _index_table::KeyValue,
-            #(#conditions,)*
-        {
-            type Arg<'a> = &'a Self;
-            type Present<'a> = &'a Self;
-            type Ref<'a> = Self;
+        impl _index_table::Key for #ident #conditions {
+            type Arg<'a> = &'a __Checked;
+            type Present<'a> = &'a __Checked;
+            type Ref<'a> = __Checked;
 
             const SHAPE: _index_table::KeyShape = #shape;
 
-            fn arg(&self) -> &Self {
+            fn arg(&self) -> &__Checked {
                 self
             }
 
             #present
 
-            fn encode(value: &Self, out: &mut _index_table::KeyBuf) {
+            fn encode(value: &__Checked, out: &mut _index_table::KeyBuf) {
                 out #(#pushes)*;
             }
 
             fn decode(
                 reader: &mut _index_table::KeyReader<'_>,
-            ) -> _index_table::Result<Self, _index_table::DecodeError> {
+            ) -> _index_table::Result<__Checked, _index_table::DecodeError> {
                 <Self as _index_table::Key>::decode_owned(reader)
             }
 
@@ -135,6 +136,12 @@ fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
 
         #sequence
     }
+}
+
+/// Expands to the type `__Checked`, which is the key, if `assert` compiles.
+fn checked(ident: &Ident, assert: &TokenStream) -> TokenStream {
+    let value = quote_spanned!(at(ident.span())=> _index_table::#assert::<#ident>());
+    mixed!(type __Checked = <#ident as _index_table::Checked<{ #value; true }>>::Checked;)
 }
 
 /// Expands to the numbers of a newtype, which are the numbers of the inner type:
@@ -172,14 +179,14 @@ fn sequence(key: &KeyType, KeyMember { member, ty, .. }: &KeyMember) -> TokenStr
 /// Expands to:
 ///
 /// ```text
-/// impl _index_table::Key for Kind where for<'any> Kind: _index_table::EnumValue {
-///     type Arg<'a> = Self;
-///     type Present<'a> = Self;
-///     type Ref<'a> = Self;
+/// impl _index_table::Key for Kind {
+///     type Arg<'a> = __Checked;
+///     type Present<'a> = __Checked;
+///     type Ref<'a> = __Checked;
 ///     const SHAPE: … = _index_table::KeyShape::Enum(&[("Private", 0), ("Company", 1)]);
-///     fn arg(&self) -> Self { *self }
-///     fn encode(value: Self, out: &mut _index_table::KeyBuf) {
-///         let number: u16 = match value { Self::Private => 0, Self::Company => 1 };
+///     fn arg(&self) -> __Checked { *self }
+///     fn encode(value: __Checked, out: &mut _index_table::KeyBuf) {
+///         let number: u16 = match value { Kind::Private => 0, Kind::Company => 1 };
 ///         out.push(&number);
 ///     }
 ///     …
@@ -187,41 +194,39 @@ fn sequence(key: &KeyType, KeyMember { member, ty, .. }: &KeyMember) -> TokenStr
 /// ```
 fn enumeration(key: &KeyType, variants: &[KeyVariant]) -> TokenStream {
     let ident = &key.ident;
-    let value = quote_spanned!(at(ident.span())=> _index_table::assert_enum_value::<#ident>());
+    let value = checked(ident, &mixed!(assert_enum_value));
     let names = variants.iter().map(|variant| &variant.name);
     let idents: Vec<_> = variants.iter().map(|variant| &variant.ident).collect();
     let numbers: Vec<_> =
         variants.iter().map(|variant| Literal::u16_unsuffixed(variant.number)).collect();
     let unknown = format!("not a variant of `{ident}`");
     mixed! {
-        const _: () = #value;
+        #value
 
         #[automatically_derived]
-        impl _index_table::Key for #ident
-        where
-            for<'any> #ident: _index_table::EnumValue,
-        {
-            type Arg<'a> = Self;
-            type Present<'a> = Self;
-            type Ref<'a> = Self;
+        impl _index_table::Key for #ident {
+            type Arg<'a> = __Checked;
+            type Present<'a> = __Checked;
+            type Ref<'a> = __Checked;
 
             const SHAPE: _index_table::KeyShape =
                 _index_table::KeyShape::Enum(&[#((#names, #numbers)),*]);
 
-            fn arg(&self) -> Self {
-                *self
+            fn arg(&self) -> __Checked {
+                let value: &__Checked = self;
+                *value
             }
 
-            fn encode(value: Self, out: &mut _index_table::KeyBuf) {
+            fn encode(value: __Checked, out: &mut _index_table::KeyBuf) {
                 let number: u16 = match value {
-                    #(Self::#idents => #numbers,)*
+                    #(#ident::#idents => #numbers,)*
                 };
                 out.push(&number);
             }
 
             fn decode(
                 reader: &mut _index_table::KeyReader<'_>,
-            ) -> _index_table::Result<Self, _index_table::DecodeError> {
+            ) -> _index_table::Result<__Checked, _index_table::DecodeError> {
                 <Self as _index_table::Key>::decode_owned(reader)
             }
 

@@ -39,7 +39,7 @@ use std::rc::Rc;
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens as _;
-use syn::{Lifetime, Path};
+use syn::{Lifetime, Path, Visibility};
 
 use crate::model::{Field, KeyPart, Table};
 
@@ -58,6 +58,19 @@ struct Context<'a> {
     elided: Lifetime,
 }
 
+impl<'a> Context<'a> {
+    fn of(table: &'a Table) -> Self {
+        Self {
+            table,
+            private: private(&table.krate),
+            short: mixed!(_index_table),
+            txn: Lifetime::new("'txn", Span::mixed_site()),
+            bounds: Lifetime::new("'a", Span::mixed_site()),
+            elided: Lifetime::new("'_", Span::mixed_site()),
+        }
+    }
+}
+
 /// Expands to the repository, the view and the entries, then to a block with all the implementations:
 ///
 /// ```text
@@ -72,21 +85,15 @@ struct Context<'a> {
 /// };
 /// ```
 pub(crate) fn expand(table: &Table) -> TokenStream {
-    let private = private(&table.krate);
-    let cx = Context {
-        table,
-        private: private.clone(),
-        short: mixed!(_index_table),
-        txn: Lifetime::new("'txn", Span::mixed_site()),
-        bounds: Lifetime::new("'a", Span::mixed_site()),
-        elided: Lifetime::new("'_", Span::mixed_site()),
-    };
+    let cx = Context::of(table);
+    let private = &cx.private;
     let repository = repository::declaration(&cx);
     let entries = table.indexes.iter().map(|index| entry::declaration(&cx, index));
     let totals = table.aggregates.iter().map(|it| aggregate::declaration(&cx, it));
     let total_readers = table.aggregates.iter().enumerate();
     let total_readers = total_readers.map(|(at, it)| aggregate::implementation(&cx, at, it));
     let entity = entity::implementation(&cx);
+    let traits = entity::traits(&cx);
     let readers = table.indexes.iter().map(|index| entry::implementation(&cx, index));
     let view = table.view.as_ref().map(|view| view::declaration(&cx, view));
     let view_reader = table.view.as_ref().map(|view| view::implementation(&cx, view));
@@ -113,10 +120,42 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
             #carried
             #previous
             #entity
+            #traits
             #view_reader
             #(#readers)*
             #(#total_readers)*
             #methods
+        };
+    }
+}
+
+/// Expands to the implementation of `Entity` alone, for a declaration with a mistake. Other tables may refer to the
+/// row.
+pub(crate) fn expand_entity(table: Table) -> TokenStream {
+    // The primary key is enough.
+    let table = Table {
+        indexes: Vec::new(),
+        expiry: None,
+        changes: None,
+        revision: None,
+        aggregates: Vec::new(),
+        references: Vec::new(),
+        sharding: None,
+        ..table
+    };
+    let cx = Context::of(&table);
+    let private = &cx.private;
+    let required = requirements::required_types(&cx);
+    let entity = entity::implementation(&cx);
+    let allow = allow();
+    mixed! {
+        #allow
+        const _: () = {
+            use #private as _index_table;
+            #[allow(unused_imports)]
+            use _index_table::NoRowFormat as _;
+            #required
+            #entity
         };
     }
 }
@@ -132,10 +171,10 @@ fn at(place: Span) -> Span {
     Span::mixed_site().located_at(place)
 }
 
-/// Expands to the struct's visibility with the span `place`, for a field of a generated struct that
+/// Expands to a visibility with the span `place`, for a field of a generated struct that
 /// corresponds to the user's field at `place`. The span of a field in messages starts at its visibility.
-fn visibility_at(cx: &Context<'_>, place: Span) -> TokenStream {
-    let tokens = cx.table.visibility.to_token_stream();
+fn visibility_at(visibility: &Visibility, place: Span) -> TokenStream {
+    let tokens = visibility.to_token_stream();
     tokens
         .into_iter()
         .map(|mut token| {

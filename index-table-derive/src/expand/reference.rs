@@ -1,7 +1,8 @@
 //! References to rows of other structs.
 
 use proc_macro2::{Literal, TokenStream};
-use quote::{ToTokens, quote_spanned};
+use quote::{ToTokens, format_ident, quote_spanned};
+use syn::Ident;
 use syn::spanned::Spanned as _;
 
 use super::{Context, at, entity, requirements};
@@ -15,8 +16,8 @@ use crate::names;
 ///     _index_table::ReferenceSchema {
 ///         name: "customer",
 ///         fields: 1,
-///         to: <Customer as _index_table::Entity>::TABLE,
-///         distribution: <Customer as _index_table::Entity>::DISTRIBUTION,
+///         to: <__To_customer as _index_table::Entity>::TABLE,
+///         distribution: <__To_customer as _index_table::Entity>::DISTRIBUTION,
 ///         index: Some(0),
 ///         optional: false,
 ///         cascade: None,
@@ -29,13 +30,14 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
         return None;
     }
     let references = cx.table.references.iter().map(|reference| {
-        let Reference { name, to, fields, inner, index, cascade } = reference;
+        let Reference { name, fields, inner, index, cascade, .. } = reference;
         let (fields, optional) = (Literal::usize_unsuffixed(fields.len()), inner.is_some());
-        let is_part = index.is_none() && cx.table.part_of.is_some() && name == "part_of";
+        let is_part = part(cx).is_some_and(|part| std::ptr::eq(part, reference));
         let index = option(index.map(Literal::usize_unsuffixed));
         let cascade = option(cascade.then(|| names::plain(&cx.table.repository)));
+        let to = row(reference);
         let main = option(is_part.then(|| mixed!(_index_table::MainTable::of::<#to>())));
-        let to = quote_spanned!(at(to.span())=> <#to as _index_table::Entity>);
+        let to = mixed!(<#to as _index_table::Entity>);
         mixed! {
             _index_table::ReferenceSchema {
                 name: #name,
@@ -57,15 +59,14 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
 /// Expands to, for a table of parts:
 ///
 /// ```text
-/// impl _index_table::PartOf<Invoice> for InvoiceScan {}
+/// impl _index_table::PartOf<__To_part_of> for InvoiceScan {}
 /// ```
 pub(super) fn implementation(cx: &Context<'_>) -> Option<TokenStream> {
-    let main = cx.table.part_of.as_ref()?;
+    let main = row(part(cx)?);
     let row = &cx.table.row;
-    let conditions = requirements::conditions(cx, &cx.short);
     Some(mixed! {
         #[automatically_derived]
-        impl _index_table::PartOf<#main> for #row #conditions {}
+        impl _index_table::PartOf<#main> for #row {}
     })
 }
 
@@ -77,21 +78,49 @@ fn option(value: Option<impl ToTokens>) -> TokenStream {
     )
 }
 
-/// Expands to an assertion that the fields have the type of the primary key:
+/// Returns the reference of a part to its main row.
+fn part<'a>(cx: &Context<'a>) -> Option<&'a Reference> {
+    cx.table.part_of.as_ref()?;
+    cx.table.references.iter().find(|it| it.index.is_none() && it.name == "part_of")
+}
+
+/// Expands to the type of the referenced rows, and to an assertion that the fields have the type of their primary key:
 ///
 /// ```text
-/// const _: ::core::marker::PhantomData<_index_table::ReferenceTo<Customer, u64>> = …;
+/// type __Named_customer = Customer;
+/// type __To_customer = <__Named_customer as _index_table::Checked<{
+///     _index_table::assert_table::<__Named_customer>();
+///     true
+/// }>>::Checked;
+/// const _: ::core::marker::PhantomData<_index_table::ReferenceTo<__To_customer, u64>> = …;
 /// ```
+///
+/// If the type does not exist, or is no table, only the first or the second type has an error.
 pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
     let assertions = cx.table.references.iter().map(|reference| {
         let to = &reference.to;
+        let span = at(to.span());
         let key = match &reference.inner {
             Some(inner) => mixed!(#inner),
             None => entity::tuple(reference.fields.iter().map(|it| it.ty.tokens(&cx.short))),
         };
-        requirements::well_formed(to.span(), &mixed!(ReferenceTo<#to, #key>))
+        let named = format_ident!("__Named_{}", reference.name, span = span);
+        let row = row(reference);
+        let key =
+            requirements::well_formed(to.span(), &quote_spanned!(span=> ReferenceTo<#row, #key>));
+        let assert = quote_spanned!(span=> _index_table::assert_table::<#named>());
+        mixed! {
+            type #named = #to;
+            type #row = <#named as _index_table::Checked<{ #assert; true }>>::Checked;
+            #key
+        }
     });
     assertions.collect()
+}
+
+/// Returns the name of the type of the referenced rows.
+fn row(reference: &Reference) -> Ident {
+    format_ident!("__To_{}", reference.name, span = at(reference.to.span()))
 }
 
 /// Expands to the arm of `entries` for a reference: `3 => { __entries.key().push(&self.customer); }`.

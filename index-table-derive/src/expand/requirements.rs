@@ -2,10 +2,10 @@
 //!
 //! The compiler can check whether such a type has a key encoding, but the macro can't. For a single error
 //! that names the field, the encoding is asserted once, and all other code is generated under the condition
-//! that the encoding exists. The compiler checks a bound on a type without parameters at the bound itself;
+//! that the encoding exists. If the assertion fails, the type in the condition causes no further errors. The compiler checks a bound on a type without parameters at the bound itself;
 //! `for<'any>` postpones the check to the uses of the item.
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Ident, Type};
@@ -43,7 +43,7 @@ fn of(table: &Table) -> Vec<Required<'_>> {
     required
 }
 
-/// Expands to `where for<'any> Kind: _index_table::Key`, or to nothing.
+/// Expands to `where for<'any> <Customer as _index_table::Required<Kind, 3>>::Type: _index_table::Key`, or to nothing.
 pub(super) fn conditions(cx: &Context<'_>, private: &TokenStream) -> TokenStream {
     conditions_and(cx, private, Vec::new())
 }
@@ -55,26 +55,30 @@ pub(super) fn conditions_and(
     further: Vec<TokenStream>,
 ) -> TokenStream {
     let conditions = of(cx.table).into_iter().map(|Required { ty, requirement, .. }| {
-        let (written, span) = (ty.written(), at(ty.span()));
+        let (ty, span) = (ty.required(private), at(ty.span()));
         match requirement {
-            Requirement::Key => quote_spanned!(span=> for<'any> #written: #private::Key),
-            Requirement::Each => quote_spanned!(span=> for<'any> #written: #private::Each),
+            Requirement::Key => quote_spanned!(span=> for<'any> #ty: #private::Key),
+            Requirement::Each => quote_spanned!(span=> for<'any> #ty: #private::Each),
         }
     });
     let conditions: Vec<_> = conditions.chain(further).collect();
     if conditions.is_empty() { TokenStream::new() } else { mixed!(where #(#conditions),*) }
 }
 
-/// Expands to assertions that almost every struct meets, then to one assertion for each field:
+/// Expands to assertions that almost every struct meets, then to the form [`DataType::required`] of each type:
 ///
 /// ```text
 /// const _: ::core::marker::PhantomData<_index_table::IsStored<Customer>> = …;
 /// const _: ::core::marker::PhantomData<_index_table::IsText<String>> = …;
-/// const _: () = {
-///     fn key<kind>() {
-///         _index_table::assert_key::<Kind, kind>()
-///     }
-/// };
+/// impl _index_table::Required<Kind, 3> for Customer {
+///     type Type = <Kind as _index_table::Checked<{
+///         const fn key<kind>() -> bool {
+///             _index_table::assert_key::<Kind, kind>();
+///             true
+///         }
+///         key::<()>()
+///     }>>::Checked;
+/// }
 /// ```
 ///
 /// The name of the field is a type parameter. For a type, the compiler would write the whole path, such as
@@ -88,25 +92,48 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
     let text = string(cx.table).map(|ty| well_formed(ty.span(), &mixed!(IsText<#ty>)));
     let sparse = cx.table.indexes.iter().filter_map(|index| sparse(cx, index));
     let omitting = cx.table.queries.iter().filter_map(|query| omits_nothing(cx, query));
-    let required = of(cx.table).into_iter().map(|Required { ident, computed, ty, requirement }| {
-        let (written, span) = (ty.written(), at(ty.span()));
-        let assert = match requirement {
-            Requirement::Key if computed => {
-                quote_spanned!(span=> _index_table::assert_computed)
-            }
-            Requirement::Key => quote_spanned!(span=> _index_table::assert_key),
-            Requirement::Each => quote_spanned!(span=> _index_table::assert_each),
-        };
-        let marker = marker(ident, written.clone());
-        mixed! {
-            const _: () = {
-                fn key<#marker>() {
-                    #assert::<#written, #marker>()
+    let required = required_types(cx);
+    stored.into_iter().chain(text).chain([required]).chain(sparse).chain(omitting).collect()
+}
+
+/// Expands to the form [`DataType::required`] of each type.
+pub(super) fn required_types(cx: &Context<'_>) -> TokenStream {
+    let required =
+        of(cx.table).into_iter().filter_map(|Required { ident, computed, ty, requirement }| {
+            let (written, span) = (ty.written(), at(ty.span()));
+            let assert = match requirement {
+                Requirement::Key if computed => {
+                    quote_spanned!(span=> _index_table::assert_computed)
                 }
+                Requirement::Key => quote_spanned!(span=> _index_table::assert_key),
+                Requirement::Each => quote_spanned!(span=> _index_table::assert_each),
             };
+            required_type(&cx.table.row, ty, &assert, &marker(ident, written))
+        });
+    required.collect()
+}
+
+/// Expands to the implementation of the form [`DataType::required`] of a type. If the call of `assert` has an error,
+/// the form is a type that causes no further errors.
+pub(super) fn required_type(
+    owner: &Ident,
+    ty: &DataType,
+    assert: &TokenStream,
+    marker: &Ident,
+) -> Option<TokenStream> {
+    let (written, (_, number)) = (ty.written(), ty.place()?);
+    let number = Literal::usize_unsuffixed(number);
+    Some(mixed! {
+        impl _index_table::Required<#written, #number> for #owner {
+            type Type = <#written as _index_table::Checked<{
+                const fn key<#marker>() -> bool {
+                    #assert::<#written, #marker>();
+                    true
+                }
+                key::<()>()
+            }>>::Checked;
         }
-    });
-    stored.into_iter().chain(text).chain(required).chain(sparse).chain(omitting).collect()
+    })
 }
 
 /// Expands to a use of a type of the runtime, whose bound is reported at `place`.

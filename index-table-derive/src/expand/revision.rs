@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 
-use super::{Context, requirements};
+use super::Context;
 
 /// Expands to, for a table with a revision:
 ///
@@ -30,7 +30,6 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
 pub(super) fn implementation(cx: &Context<'_>) -> Option<TokenStream> {
     let field = cx.table.revision.as_ref()?;
     let (row, ident, ty) = (&cx.table.row, &field.ident, field.ty.tokens(&cx.short));
-    let conditions = requirements::conditions(cx, &cx.short);
     let (get, get_mut) = if cx.table.storable {
         (mixed!(&self.#ident), mixed!(&mut self.#ident))
     } else {
@@ -38,7 +37,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> Option<TokenStream> {
     };
     Some(mixed! {
         #[automatically_derived]
-        impl _index_table::Revised for #row #conditions {
+        impl _index_table::Revised for #row {
             type Number = #ty;
 
             fn revision(&self) -> &#ty {

@@ -34,7 +34,7 @@ pub(super) fn declaration(cx: &Context<'_>, view: &View) -> TokenStream {
     let fields = view.fields.iter().zip(types).map(|(ViewField { field, reading, serde }, ty)| {
         let doc = docs::view_field(field, reading);
         let ident = &field.ident;
-        let v = visibility_at(cx, ident.span());
+        let v = visibility_at(&field.visibility, ident.span());
         let serde = (!serde.is_empty()).then(|| quote!(#[serde(#(#serde),*)]));
         quote! {
             #doc

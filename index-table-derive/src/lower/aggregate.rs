@@ -151,6 +151,9 @@ fn group(scope: &Scope<'_>, words: &[Ident]) -> Option<Vec<Rc<Field>>> {
 /// Returns the fields of an option, with the spans of their words. Unknown fields are left out.
 fn values(scope: &Scope<'_>, option: Option<&Setting<Vec<Ident>>>) -> Vec<(Rc<Field>, Span)> {
     let mut values: Vec<(Rc<Field>, Span)> = Vec::new();
+    if let Some(option) = option.filter(|option| option.value.is_empty()) {
+        scope.errors.error(option.key, "this list is empty; name the fields, or remove it");
+    }
     for word in option.iter().flat_map(|option| &option.value) {
         let Some(declared) = resolve(scope, word) else { continue };
         if values.iter().any(|(other, _)| Rc::ptr_eq(other, &declared.field)) {
@@ -169,7 +172,13 @@ fn resolve<'a>(scope: &Scope<'a>, word: &Ident) -> Option<&'a Declared<'a>> {
     let found = scope.field(&name);
     if found.is_none() {
         let meant = suggestion(&name, scope.field_names());
-        scope.errors.error(word.span(), scope.unknown_field(&name, meant));
+        let message = match meant {
+            None if name == "count" => {
+                "every aggregate counts its rows, in its field `count`; remove this word".to_owned()
+            }
+            _ => scope.unknown_field(&name, meant),
+        };
+        scope.errors.error(word.span(), message);
     }
     found
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use quote::format_ident;
 use syn::punctuated::Punctuated;
-use syn::{Data, DeriveInput, Fields, LitInt, Member, Path, Token, parse_quote};
+use syn::{
+    Data, DeriveInput, Expr, ExprLit, Fields, Ident, Lit, LitInt, Member, Path, Token, parse_quote,
+};
 
 use crate::attr::Setting;
 use crate::attr::key::KeyAttr;
@@ -51,7 +53,7 @@ fn values(input: &DeriveInput, errors: &Diagnostics) -> Option<KeyValues> {
     let at = input.ident.span();
     match &input.data {
         Data::Struct(data) => {
-            let members = members(&data.fields, errors);
+            let members = members(&input.ident, &data.fields, errors);
             if members.is_empty() {
                 errors.error(
                     at,
@@ -67,7 +69,16 @@ fn values(input: &DeriveInput, errors: &Diagnostics) -> Option<KeyValues> {
             errors.error(at, "an enum without variants has no values that could be a key");
             None
         }
-        Data::Enum(data) => variants(&data.variants, errors).map(KeyValues::Variants),
+        Data::Enum(data) => {
+            for key in serde::read(&input.attrs) {
+                if key.name == "untagged" {
+                    let message = "serde's `untagged` writes each variant without its name, so that it \
+                                   can't be read again; remove it";
+                    errors.error(key.span, message);
+                }
+            }
+            variants(&data.variants, errors).map(KeyValues::Variants)
+        }
         Data::Union(_) => {
             errors.error(
                 at,
@@ -80,7 +91,7 @@ fn values(input: &DeriveInput, errors: &Diagnostics) -> Option<KeyValues> {
 }
 
 /// Returns the fields, with `None` for a field that can't be part of a key.
-fn members(fields: &Fields, errors: &Diagnostics) -> Vec<Option<KeyMember>> {
+fn members(key: &Ident, fields: &Fields, errors: &Diagnostics) -> Vec<Option<KeyMember>> {
     let member = |(position, field): (usize, &syn::Field)| {
         reject_on_field(field, errors);
         reject_changed_values(field, errors);
@@ -94,7 +105,7 @@ fn members(fields: &Fields, errors: &Diagnostics) -> Vec<Option<KeyMember>> {
                 .error_on(&field.ty, super::no_encoding(&name, &types::text(&field.ty), &field.ty));
             return None;
         }
-        Some(KeyMember { member, marker, ty: DataType::of(&field.ty) })
+        Some(KeyMember { member, marker, ty: DataType::of(&field.ty).at(key, position) })
     };
     fields.iter().enumerate().map(member).collect()
 }
@@ -141,6 +152,35 @@ fn given(order: &LitInt, taken: &HashMap<u16, String>) -> Result<u16, String> {
     }
 }
 
+/// Reports the first variant whose discriminant is less than that of the variant before it. The index has the variants
+/// in the order of their declaration.
+fn check_discriminants(declared: &Punctuated<syn::Variant, Token![,]>, errors: &Diagnostics) {
+    let mut last: Option<i128> = None;
+    for variant in declared {
+        let number = match &variant.discriminant {
+            Some((_, Expr::Lit(ExprLit { lit: Lit::Int(number), .. }))) => {
+                number.base10_parse().ok()
+            }
+            // The compiler calculates the value of another expression.
+            Some(_) => return,
+            None => last.map_or(Some(0), |last| last.checked_add(1)),
+        };
+        let Some(number) = number else { return };
+        if let (true, Some((_, place))) =
+            (last.is_some_and(|last| number < last), &variant.discriminant)
+        {
+            let message = format!(
+                "an index has the variants in the order of their declaration, not of these numbers; declare \
+                 `{}` earlier, or put `#[key(order = {number})]` on it, and an order on each other variant",
+                variant.ident
+            );
+            errors.error_on(place, message);
+            return;
+        }
+        last = Some(number);
+    }
+}
+
 fn has_attribute(variant: &syn::Variant) -> bool {
     variant.attrs.iter().any(|attribute| attribute.path().is_ident("key"))
 }
@@ -173,6 +213,9 @@ fn variants(
         })
         .collect();
     let explicit = orders.iter().any(Option::is_some);
+    if !explicit {
+        check_discriminants(declared, errors);
+    }
     let mut taken: HashMap<u16, String> = HashMap::new();
     let mut variants = Vec::new();
     for (position, (variant, order)) in declared.iter().zip(&orders).enumerate() {

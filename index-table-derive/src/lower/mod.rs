@@ -17,6 +17,7 @@ mod sharding;
 pub(crate) mod version;
 mod view;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use proc_macro2::{Span, TokenStream};
@@ -60,6 +61,8 @@ struct Declared<'a> {
     ty: &'a Type,
     /// The span of `#[primary_key]`.
     primary_key: Option<Span>,
+    /// The span of `#[id]` or `#[key]`.
+    similar: Option<Span>,
     /// The span of `#[revision]`.
     revision: Option<Span>,
     references: Vec<ReferenceAttr>,
@@ -119,6 +122,7 @@ fn table(
         fields: &fields,
         primary_key: &primary_key,
         types,
+        methods: RefCell::default(),
         errors,
     };
     let mut indexes = index::lower_all(&mut scope, &attributes.indexes);
@@ -134,7 +138,10 @@ fn table(
     match &sharding {
         Some(sharding) => sharding::check_unique(sharding, &primary_key, &indexes, errors),
         // An invalid shard key has been reported.
-        None if attributes.table.shard_by.is_none() => sharding::check_global(&indexes, errors),
+        // The scope of an index may be a guess.
+        None if attributes.table.shard_by.is_none() && errors.is_empty() => {
+            sharding::check_global(&indexes, errors);
+        }
         None => {}
     }
     let aggregates = aggregate::lower_all(&mut scope, &attributes.aggregates, &indexes);
@@ -201,8 +208,12 @@ fn declared_fields<'a>(
     let shape = match &input.data {
         Data::Struct(data) => match &data.fields {
             Fields::Named(fields) => {
-                let declared: Vec<_> =
-                    fields.named.iter().filter_map(|field| declare(input, field, errors)).collect();
+                let declared: Vec<_> = fields
+                    .named
+                    .iter()
+                    .enumerate()
+                    .filter_map(|it| declare(input, it, errors))
+                    .collect();
                 return (!generic).then_some(declared);
             }
             Fields::Unnamed(_) => "fields need names, so not for a tuple struct",
@@ -218,7 +229,7 @@ fn declared_fields<'a>(
 
 fn declare<'a>(
     input: &DeriveInput,
-    field: &'a syn::Field,
+    (position, field): (usize, &'a syn::Field),
     errors: &Diagnostics,
 ) -> Option<Declared<'a>> {
     let row = &input.ident;
@@ -238,12 +249,16 @@ fn declare<'a>(
             stored: attr::serde::names_of(&ident, &attributes.serde, &on_struct),
             written: attr::serde::written_name(&ident, &attributes.serde, &on_struct),
             ident,
-            ty: DataType::of(&types::named(&field.ty, row)),
+            // The elements have the next number.
+            ty: DataType::of(&types::named(&field.ty, row)).at(row, 2 * position),
+            position,
+            visibility: field.vis.clone(),
             declared: types::declared(&field.ty),
             doc: documentation(field),
         }),
         ty: &field.ty,
         primary_key: attributes.primary_key,
+        similar: attributes.similar,
         revision: attributes.revision,
         references: attributes.references,
         serde: attributes.serde,
@@ -359,7 +374,10 @@ fn primary_key(
 ) -> Vec<Rc<Field>> {
     let marked: Vec<_> = fields.iter().filter(|declared| declared.primary_key.is_some()).collect();
     let misplaced = misplaced && fields.iter().all(|it| it.field.name != "primary_key");
-    if marked.is_empty() && !misplaced {
+    let similar = fields.iter().find_map(|declared| declared.similar);
+    if let (true, false, Some(span)) = (marked.is_empty(), misplaced, similar) {
+        errors.error(span, attr::IS_PRIMARY_KEY);
+    } else if marked.is_empty() && !misplaced {
         errors.error(
             row.span(),
             "this table has no primary key; mark the field that identifies a row with \
@@ -389,7 +407,8 @@ fn primary_key(
             .map(|declared| Rc::clone(&declared.field))
             .collect();
     }
-    let stand_in = fields.iter().find(|declared| !types::has_no_encoding(declared.ty));
+    let stand_in = fields.iter().filter(|declared| declared.similar.is_some()).chain(fields);
+    let stand_in = stand_in.into_iter().find(|declared| !types::has_no_encoding(declared.ty));
     stand_in.map(|declared| Rc::clone(&declared.field)).into_iter().collect()
 }
 

@@ -37,6 +37,7 @@ pub(super) fn lower(scope: &mut Scope<'_>, attributes: &StructAttrs) -> Option<V
     let mut ident = name(&attributes.table, scope.row)?;
     let advice = "choose another name with `#[table(view = …)]`";
     if !scope.types.take(&ident, "the view".to_owned(), advice, scope.errors) {
+        ident = names::view(scope.row, ident.span());
         while !scope.types.is_free(&ident) {
             ident = format_ident!("{ident}_");
         }

@@ -82,6 +82,7 @@ struct Invoice {
 #[table(part_of = Order)]
 #[index(customer, amount)]
 #[index(tenant, region)]
+#[index(corrected)]
 #[references(Region, fields = [tenant, region], on_delete = "cascade")]
 struct Invoice {
     #[primary_key]
@@ -272,7 +273,7 @@ struct Film {
 
     filter: r#"
 #[index(title, filter = is_shown, unique, name = "shown")]
-#[index(computed(decade: Option<u8>), sparse, filter = is_shown, include = [title], name = "shown_in")]
+#[index(computed(decade: Option<u8>), sparse, filter = is_shown, include = [title], name = "shown_by")]
 struct Film {
     #[primary_key]
     id: u32,

@@ -5,6 +5,7 @@ mod expansion;
 mod lints;
 mod spans;
 
+use proc_macro2::{TokenStream, TokenTree};
 use quote::quote;
 
 use crate::{derive, derive_key, derive_version};
@@ -57,15 +58,21 @@ fn expanded_version(input: &str) -> String {
 /// Returns the messages for an input, in the order in which they are reported.
 fn messages(input: &str) -> Vec<String> {
     let output = derive(input.parse().expect("the input has tokens"));
-    let file: syn::File = syn::parse2(output).expect("the expansion has items");
-    file.items
-        .into_iter()
-        .filter_map(|item| match item {
-            syn::Item::Macro(item) => {
-                let message: syn::LitStr = item.mac.parse_body().expect("a message is a string");
-                Some(message.value())
-            }
-            _ => None,
-        })
-        .collect()
+    let mut messages = Vec::new();
+    collect_messages(output, &mut messages);
+    messages
+}
+
+fn collect_messages(tokens: TokenStream, messages: &mut Vec<String>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for (position, token) in tokens.iter().enumerate() {
+        let TokenTree::Group(group) = token else { continue };
+        let before = position.checked_sub(2).and_then(|position| tokens.get(position));
+        if before.is_some_and(|before| before.to_string() == "compile_error") {
+            let message: syn::LitStr = syn::parse2(group.stream()).expect("a message is a string");
+            messages.push(message.value());
+        } else {
+            collect_messages(group.stream(), messages);
+        }
+    }
 }

@@ -11,10 +11,10 @@ mod own;
 mod self_type;
 mod spelling;
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Literal, Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::spanned::Spanned as _;
-use syn::{Lifetime, Type};
+use syn::{Ident, Lifetime, Type};
 
 pub(crate) use self::collection::Collection;
 pub(crate) use self::declared::declared;
@@ -33,6 +33,8 @@ use self::spelling::{
 pub(crate) struct DataType {
     written: Written,
     shape: Shape,
+    /// The type to which the value belongs, and its number there.
+    place: Option<(Ident, usize)>,
 }
 
 #[derive(Clone)]
@@ -70,15 +72,21 @@ pub(crate) enum Requirement {
 impl DataType {
     /// Returns the type of a field.
     pub(crate) fn of(ty: &Type) -> Self {
-        Self { written: Written::Plainly(ty.clone()), shape: Shape::of(ty) }
+        Self { written: Written::Plainly(ty.clone()), shape: Shape::of(ty), place: None }
     }
 
     /// Returns the type of the elements of a field.
     pub(crate) fn element_of(collection: &Type) -> Self {
-        match element(collection) {
-            Some(element) => Self::of(element),
-            None => Self { written: Written::ElementOf(collection.clone()), shape: Shape::Other },
+        if let Some(element) = element(collection) {
+            return Self::of(element);
         }
+        let written = Written::ElementOf(collection.clone());
+        Self { written, shape: Shape::Other, place: None }
+    }
+
+    /// Returns this type as the type of the value with this number in `owner`.
+    pub(crate) fn at(self, owner: &Ident, number: usize) -> Self {
+        Self { place: Some((owner.clone(), number)), ..self }
     }
 
     /// Whether the type is spelled `String`, or as another owner of a `str`.
@@ -188,10 +196,37 @@ impl DataType {
         }
     }
 
+    /// Returns the type to which the value belongs, and its number there.
+    pub(crate) fn place(&self) -> Option<(&Ident, usize)> {
+        self.place.as_ref().map(|(owner, number)| (owner, *number))
+    }
+
+    /// Returns the [written](Self::written) type, in a form that causes no further errors if the
+    /// [requirement](Self::requirement) on it is not met: `<Customer as _index_table::Required<Kind, 3>>::Type`. The
+    /// form has to be implemented.
+    pub(crate) fn required(&self, krate: &TokenStream) -> TokenStream {
+        let written = self.written();
+        let Some((owner, number)) = &self.place else { return written };
+        let number = Literal::usize_unsuffixed(*number);
+        quote_spanned!(self.span()=> <#owner as #krate::Required<#written, #number>>::Type)
+    }
+
+    /// Returns the tokens of the type, as [`required`](Self::required) if there is a requirement.
+    fn checked(&self, krate: &TokenStream) -> TokenStream {
+        if self.requirement().is_none() {
+            return self.tokens(krate);
+        }
+        let ty = self.required(krate);
+        match &self.written {
+            Written::Plainly(_) => ty,
+            Written::ElementOf(_) => quote_spanned!(self.span()=> <#ty as #krate::Each>::Element),
+        }
+    }
+
     /// Returns the type of a query's parameter.
     pub(crate) fn argument(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
         self.shape.argument(lifetime).unwrap_or_else(|| {
-            let ty = self.tokens(krate);
+            let ty = self.checked(krate);
             quote_spanned!(self.span()=> <#ty as #krate::Key>::Arg<#lifetime>)
         })
     }
@@ -204,7 +239,7 @@ impl DataType {
             shape => shape,
         };
         shape.argument(lifetime).unwrap_or_else(|| {
-            let ty = self.tokens(krate);
+            let ty = self.checked(krate);
             quote_spanned!(self.span()=> <#ty as #krate::Key>::Present<#lifetime>)
         })
     }
@@ -245,7 +280,7 @@ impl DataType {
     /// Returns the type of the value when it is read from a key.
     pub(crate) fn key(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
         self.shape.key(lifetime).unwrap_or_else(|| {
-            let ty = self.tokens(krate);
+            let ty = self.checked(krate);
             quote_spanned!(self.span()=> <#ty as #krate::Key>::Ref<#lifetime>)
         })
     }

@@ -100,9 +100,10 @@ pub trait ComputedIn<R> {}
 #[diagnostic::do_not_recommend]
 impl<R, T> ComputedIn<&R> for T {}
 
-/// The row, with a constant that fails if the signature of a method is wrong.
+/// A type, with a constant that fails if the type does not meet a requirement: if the signature of a method of a row is
+/// wrong, or if a field has no key encoding.
 pub trait Checked<const CHECKED: bool> {
-    /// The row.
+    /// The same type.
     type Checked;
 }
 

@@ -92,16 +92,27 @@ impl ReferenceSchema {
     }
 }
 
-/// A type of row whose primary key has the type `K`.
+/// A type of row, to which references can refer.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a table",
+    label = "put `#[derive(IndexTable)]` on it",
+    note = "a reference, and `part_of`, name the struct of the rows of another table"
+)]
+pub trait Referenced {}
+
+#[diagnostic::do_not_recommend]
+impl<R: Entity> Referenced for R {}
+
+/// Compiles if `R` is a type of row.
+pub const fn assert_table<R: Referenced>() {}
+
+/// A type of row whose primary key has the type `K`. The derive implements it.
 #[diagnostic::on_unimplemented(
     message = "the primary key of `{Self}` is not of type `{K}`",
     label = "a reference has the type of the referenced primary key, or an `Option` of it",
     note = "with several fields, the types are those of the fields of the primary key, in order"
 )]
 pub trait HasPrimaryKey<K> {}
-
-#[diagnostic::do_not_recommend]
-impl<R: Entity> HasPrimaryKey<R::Key> for R {}
 
 /// Exists if `R` has a primary key of type `K`.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::{
     },
     placement::{Entries, LentEntries, Reader},
     query::meter::{Ledger, Meter},
-    query::{conditions::Conditions, matches::Matches},
+    query::{conditions::Conditions, matches::Matches, request::Transferable},
     usage::Stats,
 };
 
@@ -52,6 +52,15 @@ pub(super) struct EntryScan<'txn, C> {
     /// Counts the reads, and applies the limit.
     meter: Meter<'txn>,
 }
+
+#[expect(unsafe_code, reason = "no scan meets the condition")]
+// SAFETY: no type meets the condition. Without this impl, there would be an error for each private field that is not
+// `Send`.
+unsafe impl<'txn, C> Send for EntryScan<'txn, C> where EntryScan<'txn, C>: Transferable {}
+
+#[expect(unsafe_code, reason = "no scan meets the condition")]
+// SAFETY: no type meets the condition, as above.
+unsafe impl<'txn, C> Sync for EntryScan<'txn, C> where EntryScan<'txn, C>: Transferable {}
 
 impl<'txn> EntryScan<'txn, Entries<'txn>> {
     /// Runs a query for entries that live as long as the transaction.

@@ -44,6 +44,7 @@ pub use page::Page;
 #[cfg(feature = "json")]
 pub(crate) use raw::RawRows;
 pub(crate) use request::ScanRequest;
+pub use request::Transferable;
 pub(crate) use total::{GroupTotals, decode as decode_totals, of_group as totals_of_group};
 
 use std::{fmt, marker::PhantomData};

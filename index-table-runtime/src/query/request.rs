@@ -40,6 +40,23 @@ pub(crate) struct ScanRequest<'txn> {
     totals: Option<&'txn TableRows>,
 }
 
+/// A scan that another thread could use; no type implements this trait.
+#[diagnostic::on_unimplemented(
+    message = "a scan stays in the thread of its transaction: begin both inside, and drop them before `.await`",
+    label = "a scan, and its rows, stay in their thread",
+    note = "collect the rows into a `Vec`, which can be sent to another thread and held over `.await`"
+)]
+pub trait Transferable {}
+
+#[expect(unsafe_code, reason = "no request meets the condition")]
+// SAFETY: no type meets the condition. Without this impl, there would be an error for each private field that is not
+// `Send`.
+unsafe impl<'txn> Send for ScanRequest<'txn> where ScanRequest<'txn>: Transferable {}
+
+#[expect(unsafe_code, reason = "no request meets the condition")]
+// SAFETY: no type meets the condition, as above.
+unsafe impl<'txn> Sync for ScanRequest<'txn> where ScanRequest<'txn>: Transferable {}
+
 impl<'txn> ScanRequest<'txn> {
     pub(crate) fn new(
         reader: Result<Reader<'txn>, Box<Error>>,

@@ -41,7 +41,7 @@ pub(crate) use sharded::{
     open_added, open_attached, open_copy, open_restored, parts_of, shard_id, shards_of,
 };
 pub(crate) use txn::Unreadable;
-pub use txn::{ReadTxn, Shareable, WriteTxn};
+pub use txn::{Movable, ReadTxn, Shareable, WriteTxn};
 use waiting::Waiting;
 pub(crate) use waiting::{wait_for, wait_for_commit};
 

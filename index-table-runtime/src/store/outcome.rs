@@ -39,7 +39,8 @@ use crate::model::error::{Error, Result};
 #[diagnostic::on_unimplemented(
     message = "the closure of a transaction returns `{Self}` instead of `index_table::Result<…>`",
     label = "with your own errors, call `try_transaction` instead of `transaction`, and \
-             `try_transaction_on` instead of `transaction_on`"
+             `try_transaction_on` instead of `transaction_on`",
+    note = "a closure without a value ends with `Ok(())`"
 )]
 pub trait TransactionResult: sealed::Sealed {
     /// The value of a committed transaction.

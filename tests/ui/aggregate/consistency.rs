@@ -19,3 +19,5 @@ struct Invoice {
 }
 
 fn main() {}
+
+// 7 mistakes

@@ -26,3 +26,5 @@ impl Invoice {
         self.amount > 0
     }
 }
+
+// 4 mistakes

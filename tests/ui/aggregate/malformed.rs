@@ -17,3 +17,5 @@ fn total(invoices: &InvoiceRepository, txn: &index_table::ReadTxn<'_>) -> index_
 }
 
 fn main() {}
+
+// 3 mistakes

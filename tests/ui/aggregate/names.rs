@@ -21,3 +21,5 @@ fn total(invoices: &InvoiceRepository, txn: &index_table::ReadTxn<'_>) -> index_
 }
 
 fn main() {}
+
+// 3 mistakes

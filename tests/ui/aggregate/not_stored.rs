@@ -35,3 +35,5 @@ mod money {
         Ok(0)
     }
 }
+
+// 3 mistakes

@@ -18,3 +18,5 @@ fn total(invoices: &InvoiceRepository, txn: &index_table::ReadTxn<'_>) -> index_
 }
 
 fn main() {}
+
+// 4 mistakes

@@ -16,3 +16,5 @@ fn total(invoices: &InvoiceRepository, txn: &index_table::ReadTxn<'_>) -> index_
 }
 
 fn main() {}
+
+// 2 mistakes

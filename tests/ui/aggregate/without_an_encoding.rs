@@ -1,12 +1,8 @@
 use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
-#[derive(Serialize, Deserialize)]
-struct Weight(f64);
-
 #[derive(Serialize, Deserialize, IndexTable)]
 #[aggregate(tags)]
-#[aggregate(weight, sum = [amount])]
 #[aggregate(sum = [amount])]
 struct Invoice {
     #[primary_key]
@@ -14,7 +10,6 @@ struct Invoice {
     customer: u64,
     amount: i64,
     tags: Vec<String>,
-    weight: Weight,
 }
 
 fn total(invoices: &InvoiceRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<i128> {

@@ -20,3 +20,5 @@ fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> inde
 }
 
 fn main() {}
+
+// 4 mistakes

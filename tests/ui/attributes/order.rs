@@ -18,3 +18,5 @@ fn query(orders: &OrderRepository, txn: &index_table::ReadTxn<'_>) {
 }
 
 fn main() {}
+
+// 3 mistakes

@@ -21,3 +21,5 @@ fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> inde
 }
 
 fn main() {}
+
+// 8 mistakes

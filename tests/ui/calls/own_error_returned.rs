@@ -40,3 +40,5 @@ fn close(store: &Store, accounts: &AccountRepository) -> Result<(), Refused> {
 }
 
 fn main() {}
+
+// 2 errors

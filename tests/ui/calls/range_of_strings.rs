@@ -20,3 +20,5 @@ fn query(
 }
 
 fn main() {}
+
+// 2 mistakes

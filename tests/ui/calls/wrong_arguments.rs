@@ -16,3 +16,5 @@ fn query(customers: &CustomerRepository, txn: &mut index_table::WriteTxn<'_>) {
 }
 
 fn main() {}
+
+// 3 mistakes

@@ -9,3 +9,5 @@ struct Invoice {
 }
 
 fn main() {}
+
+// 2 mistakes

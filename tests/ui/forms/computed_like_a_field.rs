@@ -35,3 +35,5 @@ impl Film {
 }
 
 fn main() {}
+
+// 5 mistakes

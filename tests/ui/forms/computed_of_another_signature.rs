@@ -37,3 +37,5 @@ fn query(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table:
 }
 
 fn main() {}
+
+// 5 mistakes

@@ -29,3 +29,5 @@ impl Film {
 }
 
 fn main() {}
+
+// 3 mistakes

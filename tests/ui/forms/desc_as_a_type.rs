@@ -17,3 +17,5 @@ impl<'de> Deserialize<'de> for Event {
 }
 
 fn main() {}
+
+// 2 mistakes

@@ -37,3 +37,5 @@ struct Book {
 }
 
 fn main() {}
+
+// 10 mistakes

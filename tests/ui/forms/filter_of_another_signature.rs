@@ -65,3 +65,5 @@ fn query(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table:
 }
 
 fn main() {}
+
+// 10 mistakes

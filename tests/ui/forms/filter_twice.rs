@@ -27,3 +27,5 @@ fn query(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table:
 }
 
 fn main() {}
+
+// 4 mistakes

@@ -18,3 +18,5 @@ fn query(pages: &PageRepository, txn: &index_table::ReadTxn<'_>) -> index_table:
 }
 
 fn main() {}
+
+// 4 mistakes

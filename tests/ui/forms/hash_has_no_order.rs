@@ -21,3 +21,5 @@ fn query(pages: &PageRepository, txn: &index_table::ReadTxn<'_>) {
 }
 
 fn main() {}
+
+// 4 mistakes

@@ -10,9 +10,6 @@ struct Page {
     url: String,
 }
 
-fn url<'txn>(entry: &PageByUrl) -> u64 {
-    let _ = entry.url;
-    entry.id
-}
-
 fn main() {}
+
+// 2 mistakes

@@ -18,3 +18,5 @@ struct Page {
 }
 
 fn main() {}
+
+// 8 mistakes

@@ -22,3 +22,5 @@ fn query(pages: &PageRepository, txn: &index_table::ReadTxn<'_>) -> index_table:
 }
 
 fn main() {}
+
+// 3 mistakes

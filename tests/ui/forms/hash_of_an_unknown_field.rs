@@ -12,3 +12,5 @@ struct Page {
 }
 
 fn main() {}
+
+// 3 mistakes

@@ -23,3 +23,5 @@ impl Film {
 }
 
 fn main() {}
+
+// 5 mistakes

@@ -25,3 +25,5 @@ fn query(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table:
 }
 
 fn main() {}
+
+// 2 mistakes

@@ -29,3 +29,5 @@ pub struct Compared(u64);
 pub struct None(u64);
 
 fn main() {}
+
+// 9 mistakes

@@ -22,3 +22,5 @@ struct Customer {
 }
 
 fn main() {}
+
+// 6 mistakes

@@ -20,3 +20,5 @@ fn rows(people: &PersonRepository, txn: &ReadTxn<'_>) {
 fn main() {
     let _ = Store::open("");
 }
+
+// 3 mistakes

@@ -30,3 +30,5 @@ fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> inde
 }
 
 fn main() {}
+
+// 2 mistakes

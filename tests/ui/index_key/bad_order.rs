@@ -16,3 +16,5 @@ enum Kind {
 }
 
 fn main() {}
+
+// 5 mistakes

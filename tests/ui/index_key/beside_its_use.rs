@@ -31,3 +31,5 @@ fn query(customers: &CustomerRepository, txn: &ReadTxn<'_>) -> Result<u64> {
 }
 
 fn main() {}
+
+// 2 mistakes

@@ -11,3 +11,5 @@ struct Unit;
 struct Braces {}
 
 fn main() {}
+
+// 3 mistakes

@@ -9,3 +9,5 @@ enum Shape {
 }
 
 fn main() {}
+
+// 2 mistakes

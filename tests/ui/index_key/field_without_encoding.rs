@@ -17,3 +17,5 @@ struct Address {
 struct Wrapper(Place);
 
 fn main() {}
+
+// 3 mistakes

@@ -17,3 +17,5 @@ struct Place {
 }
 
 fn main() {}
+
+// 4 mistakes

@@ -10,3 +10,5 @@ enum Kind {
 }
 
 fn main() {}
+
+// 2 mistakes

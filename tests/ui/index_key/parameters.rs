@@ -8,3 +8,5 @@ struct Id<T>(T);
 struct Name<'a>(&'a str);
 
 fn main() {}
+
+// 3 mistakes

@@ -25,3 +25,5 @@ struct Moment {
 struct Score(#[serde(serialize_with = "whole::serialize")] u32);
 
 fn main() {}
+
+// 3 mistakes

@@ -15,3 +15,5 @@ enum Kind {
 }
 
 fn main() {}
+
+// 5 mistakes

@@ -23,3 +23,5 @@ impl Customer {
 }
 
 fn main() {}
+
+// 3 mistakes

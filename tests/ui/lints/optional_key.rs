@@ -27,3 +27,5 @@ struct Chapter {
 }
 
 fn main() {}
+
+// 2 mistakes

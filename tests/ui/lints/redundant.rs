@@ -19,3 +19,5 @@ struct Film {
 }
 
 fn main() {}
+
+// 3 mistakes

@@ -23,3 +23,5 @@ fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> inde
 }
 
 fn main() {}
+
+// 12 mistakes

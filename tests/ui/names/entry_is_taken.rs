@@ -38,3 +38,5 @@ fn query(
 }
 
 fn main() {}
+
+// 10 errors

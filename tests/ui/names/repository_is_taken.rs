@@ -20,3 +20,5 @@ struct OrderRepository {
 }
 
 fn main() {}
+
+// 4 errors

@@ -27,3 +27,5 @@ impl From<Customer> for Wire {
 }
 
 fn main() {}
+
+// 2 mistakes

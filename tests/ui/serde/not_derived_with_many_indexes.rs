@@ -52,3 +52,5 @@ fn run(store: &index_table::Store, customer: &Customer) -> index_table::Result<(
 }
 
 fn main() {}
+
+// 2 mistakes

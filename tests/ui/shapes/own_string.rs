@@ -22,3 +22,5 @@ struct Street {
 }
 
 fn main() {}
+
+// 7 mistakes

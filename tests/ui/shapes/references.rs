@@ -35,3 +35,5 @@ fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> inde
 }
 
 fn main() {}
+
+// 7 mistakes

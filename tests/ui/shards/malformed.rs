@@ -74,3 +74,5 @@ struct Valued {
 }
 
 fn main() {}
+
+// 10 mistakes

@@ -43,3 +43,5 @@ fn line(lines: &LineRepository, txn: &mut WriteTxn<'_>) {
 }
 
 fn main() {}
+
+// 3 mistakes

@@ -44,3 +44,5 @@ struct User {
 }
 
 fn main() {}
+
+// 9 mistakes

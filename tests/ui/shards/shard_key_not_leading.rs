@@ -41,3 +41,5 @@ struct Hashed {
 }
 
 fn main() {}
+
+// 4 mistakes

@@ -30,3 +30,5 @@ struct User {
 }
 
 fn main() {}
+
+// 4 mistakes

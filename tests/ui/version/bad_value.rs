@@ -15,3 +15,5 @@ struct CustomerV1 {
 }
 
 fn main() {}
+
+// 3 mistakes

@@ -66,3 +66,5 @@ impl From<CustomerV3> for Client {
 }
 
 fn main() {}
+
+// 8 mistakes

@@ -31,3 +31,5 @@ mod by_path {
 }
 
 fn main() {}
+
+// 3 mistakes

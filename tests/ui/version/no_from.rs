@@ -20,3 +20,5 @@ struct Customer {
 }
 
 fn main() {}
+
+// 2 mistakes

@@ -33,3 +33,5 @@ impl From<CustomerV2> for Customer {
 }
 
 fn main() {}
+
+// 2 mistakes

@@ -11,3 +11,5 @@ struct CustomerV1 {
 }
 
 fn main() {}
+
+// 4 mistakes

@@ -20,3 +20,5 @@ struct CustomerV1 {
 }
 
 fn main() {}
+
+// 2 mistakes

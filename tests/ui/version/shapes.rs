@@ -15,3 +15,5 @@ struct Boxed<T> {
 }
 
 fn main() {}
+
+// 3 mistakes

@@ -40,3 +40,5 @@ fn query(
 }
 
 fn main() {}
+
+// 6 mistakes

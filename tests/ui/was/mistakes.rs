@@ -65,3 +65,5 @@ struct WithoutEquals {
 }
 
 fn main() {}
+
+// 9 mistakes

@@ -5,6 +5,7 @@ mod include;
 pub(super) mod options;
 mod parts;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use proc_macro2::Span;
@@ -24,6 +25,8 @@ pub(super) struct Scope<'a> {
     pub(super) fields: &'a [Declared<'a>],
     pub(super) primary_key: &'a [Rc<Field>],
     pub(super) types: Types,
+    /// The methods that are parts of keys.
+    pub(super) methods: RefCell<Vec<String>>,
     pub(super) errors: &'a Diagnostics,
 }
 
@@ -35,6 +38,17 @@ impl<'a> Scope<'a> {
 
     pub(super) fn field_names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.fields.iter().map(|declared| declared.field.name.as_str())
+    }
+
+    /// Returns the number of a method, for its type. The elements of its collection have the next number.
+    pub(super) fn number_of_method(&self, name: &str) -> usize {
+        let mut methods = self.methods.borrow_mut();
+        let position = methods.iter().position(|method| method == name);
+        let position = position.unwrap_or_else(|| {
+            methods.push(name.to_owned());
+            methods.len() - 1
+        });
+        2 * (self.fields.len() + position)
     }
 
     /// Returns the message about a word that is not a field.

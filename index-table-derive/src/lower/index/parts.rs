@@ -136,7 +136,8 @@ impl<'s, 'a> KeyParts<'s, 'a> {
     }
 
     fn method(&self, method: &Ident, ty: &Type) -> Method {
-        let ty = DataType::of(&types::named(ty, self.scope.row));
+        let number = self.scope.number_of_method(&names::plain(method));
+        let ty = DataType::of(&types::named(ty, self.scope.row)).at(self.scope.row, number);
         Method { ident: method.clone(), name: names::plain(method), ty }
     }
 
@@ -166,7 +167,9 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         if self.has_each(method) {
             return;
         }
-        let element = Rc::new(DataType::element_of(&types::named(ty, self.scope.row)));
+        let number = self.scope.number_of_method(&name) + 1;
+        let element = DataType::element_of(&types::named(ty, self.scope.row));
+        let element = Rc::new(element.at(self.scope.row, number));
         let part = KeyPart::EachComputed(Rc::new(self.method(method, ty)), element);
         self.push(method, part);
     }
@@ -214,7 +217,8 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         if self.has_each(word) {
             return;
         }
-        let element = Rc::new(DataType::element_of(&types::named(declared.ty, self.scope.row)));
+        let element = DataType::element_of(&types::named(declared.ty, self.scope.row));
+        let element = Rc::new(element.at(self.scope.row, 2 * declared.field.position + 1));
         self.push(word, KeyPart::Each(Rc::clone(&declared.field), element));
     }
 

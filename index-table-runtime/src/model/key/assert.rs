@@ -61,6 +61,13 @@ impl<T: TextKey> Text for T {}
 #[derive(Debug)]
 pub struct IsText<T: Text>(PhantomData<T>);
 
+/// The type `T` of the field or method with the number `N` of a row or a key, if it meets a requirement, which the
+/// derive asserts. Otherwise, the compiler reports nothing about a type that depends on it.
+pub trait Required<T, const N: usize> {
+    /// The type `T`.
+    type Type;
+}
+
 /// Compiles if a field of type `T` can be part of a key.
 pub const fn assert_key<T: KeyOf<Field>, Field>() {}
 

@@ -57,8 +57,8 @@ mod through;
 mod value;
 
 pub use assert::{
-    CanBeAbsent, ComputedOf, EachOf, IsText, KeyOf, NoKey, Text, assert_computed, assert_each,
-    assert_key,
+    CanBeAbsent, ComputedOf, EachOf, IsText, KeyOf, NoKey, Required, Text, assert_computed,
+    assert_each, assert_key,
 };
 pub use buf::KeyBuf;
 pub use bytes::{PrefixKey, TextKey};

@@ -323,6 +323,19 @@ unsafe impl<'s> Sync for ReadTxn<'s> where ReadTxn<'s>: Shareable {}
 )]
 pub trait Shareable {}
 
+#[expect(unsafe_code, reason = "no transaction meets the condition")]
+// SAFETY: no type meets the condition, because LMDB's write transaction belongs to its thread. Without this impl, the
+// error would name private fields.
+unsafe impl<'s> Send for WriteTxn<'s> where WriteTxn<'s>: Movable {}
+
+/// A write transaction that another thread could use; no type implements this trait.
+#[diagnostic::on_unimplemented(
+    message = "a `WriteTxn` stays in its thread: begin it inside, and drop it before `.await`",
+    label = "a `WriteTxn` stays in its thread",
+    note = "`store.transaction(…)` begins and commits one in the thread that calls it"
+)]
+pub trait Movable {}
+
 impl fmt::Debug for ReadTxn<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadTxn").field("store", &self.store).finish_non_exhaustive()

@@ -4,7 +4,6 @@ mod each;
 
 use std::{
     fmt,
-    marker::PhantomData,
     ops::Deref,
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
@@ -54,8 +53,6 @@ pub struct WriteTxn<'s> {
     outer: &'s [Written],
     /// The table whose full queue refused a write in a [nested](WriteTxn::nested) transaction.
     refused: Option<&'static str>,
-    /// LMDB's write transaction belongs to its thread.
-    not_send: PhantomData<*const ()>,
 }
 
 /// The state of a write transaction.
@@ -138,7 +135,7 @@ impl<'s> WriteTxn<'s> {
     }
 
     fn with(guard: WriteGuard<'s>, read: ReadTxn<'s>, outer: &'s [Written]) -> Self {
-        Self { guard, read, written: Vec::new(), outer, refused: None, not_send: PhantomData }
+        Self { guard, read, written: Vec::new(), outer, refused: None }
     }
 
     /// Runs `body` in a nested transaction, a savepoint. If `body` returns an error, its writes are undone, and this

@@ -1,0 +1,26 @@
+use index_table::{IndexTable, Result, Store};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(town)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+}
+async fn other() {}
+async fn work(store: Store, customers: CustomerRepository) -> Result<()> {
+    let txn = store.read()?;
+    for row in customers.find_by_town(&txn, "a").rows() {
+        let row = row?;
+        other().await;
+    }
+    Ok(())
+}
+fn spawn<F: std::future::Future + Send + 'static>(f: F) {}
+fn main() -> Result<()> {
+    let store = Store::open("x")?;
+    let customers = CustomerRepository::open(&store)?;
+    spawn(work(store, customers));
+    Ok(())
+}

@@ -1,0 +1,46 @@
+use index_table::{IndexTable, Result, Store};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+enum Kind {
+    #[default]
+    A,
+    B,
+}
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[aggregate(town, sum = [year])]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: Kind,
+    year: u16,
+    email: String,
+    tags: Vec<String>,
+}
+
+fn main() -> Result<()> {
+    let store = Store::open("x")?;
+    let customers = CustomerRepository::open(&store)?;
+    store.transaction(|txn| {
+        customers.insert(
+            txn,
+            &Customer {
+                id: 1,
+                town: Default::default(),
+                year: 1990,
+                email: "e".to_owned(),
+                tags: vec![],
+            },
+        )?;
+        customers.update(txn, 1, |c| c.year += 1)?;
+        Ok(())
+    })?;
+    let txn = store.read()?;
+    let one: Option<Customer> = customers.get(&txn, 1)?;
+    for c in customers.all(&txn).rows() {
+        let c: Customer = c?;
+    }
+    let t = customers.aggregate_by_town(&txn, Kind::A)?;
+    println!("{}", t.sum_year);
+    Ok(())
+}

@@ -1,0 +1,47 @@
+use index_table::{IndexTable, Result, Store};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+struct Place {
+    a: u8,
+}
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(town, unique)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: Place,
+    year: u16,
+    email: String,
+    tags: Vec<String>,
+}
+
+fn main() -> Result<()> {
+    let store = Store::open("x")?;
+    let customers = CustomerRepository::open(&store)?;
+    store.transaction(|txn| {
+        customers.insert(
+            txn,
+            &Customer {
+                id: 1,
+                town: Default::default(),
+                year: 1990,
+                email: "e".to_owned(),
+                tags: vec![],
+            },
+        )?;
+        customers.update(txn, 1, |c| c.year += 1)?;
+        Ok(())
+    })?;
+    let txn = store.read()?;
+    let one: Option<Customer> = customers.get(&txn, 1)?;
+    for c in customers.all(&txn).rows() {
+        let c: Customer = c?;
+    }
+    let _ = customers.get_by_town(&txn, &Place::default())?;
+    store.transaction(|txn| {
+        customers.delete_by_town(txn, &Place::default())?;
+        Ok(())
+    })?;
+    Ok(())
+}
