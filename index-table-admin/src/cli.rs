@@ -1,6 +1,10 @@
 //! The arguments, and the functions that run each command.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{Args, Parser, Subcommand};
 use index_table::__private::admin::checked;
@@ -14,6 +18,7 @@ use crate::{
     interrupt::wait_if_interrupted,
     output::{Color, Output},
     typed::Declared,
+    value::printable_lines,
 };
 
 /// Shows the contents of an index-table store, checks it, and copies it.
@@ -339,8 +344,14 @@ fn parsed<C: Parser>() -> Result<C, ExitCode> {
             let reason = reason.strip_prefix("error: ").unwrap_or(&reason);
             Output::new(true, Color::Never).error(Code::Arguments as u8, reason);
         } else {
+            let text = error.render().to_string();
+            let shown = printable_lines(&text);
             // A closed stream is no reason to fail.
-            let _ = error.print();
+            if shown.trim_end() == text.trim_end() {
+                let _ = error.print();
+            } else {
+                let _ = writeln!(io::stderr(), "{shown}");
+            }
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Code::Arguments as u8))
     })

@@ -14,11 +14,14 @@ use crate::{
     failure::{Code, Failure, unavailable},
     names::{self, unknown},
     output::Output,
-    server::Server,
+    server::{Server, shown},
 };
 
 /// The file of each store in a directory.
 pub(crate) const DATA: &str = "data.mdb";
+
+/// The first file of a store's journal.
+const JOURNAL: &str = "journal.0";
 
 /// The access of a command to a store.
 #[derive(Clone, Copy)]
@@ -80,6 +83,13 @@ impl Opened {
         if place.join(DATA).exists() {
             return Self::to_write(out, store);
         }
+        if place.to_string_lossy().contains("://") {
+            return Err(Failure::arguments(format!(
+                "`{}` is neither the URL of a database of PostgreSQL nor the directory of a store; such a URL begins with \
+                 `postgresql://`",
+                shown(place)
+            )));
+        }
         if let Some(store) = store_around(place, None) {
             return Err(Failure::other(format!("`{}` is in {store}", place.display())));
         }
@@ -97,8 +107,17 @@ impl Opened {
         if !place.join(DATA).exists() {
             return Err(names::no_store(place));
         }
+        refuse_empty(place)?;
         crash::report(out, place);
+        // Opening it for writing would write marks into the file of another program. Such a file has no journal.
+        if !read_only
+            && !place.join(JOURNAL).exists()
+            && let Ok(store) = Access::Read.of(Store::options()).open(place)
+        {
+            refuse_foreign(place, &store)?;
+        }
         let own = Self { store: access.of(Store::options().create(false)).open(place)? };
+        refuse_foreign(place, &own.store)?;
         if own.store.has_shards() {
             crash::report_shards(out, place);
             if read_only {
@@ -143,6 +162,29 @@ impl Opened {
         let missing = self.store.unavailable_shards().into_iter();
         missing.map(|(shard, reason)| unavailable(shard.name(), &reason)).collect()
     }
+}
+
+/// Fails if the data file is one of LMDB that another program has written.
+fn refuse_foreign(place: &Path, store: &Store) -> Result<(), Failure> {
+    if !store.is_foreign()? {
+        return Ok(());
+    }
+    Err(Failure::not_found(format!(
+        "`{}` is a file of LMDB with data of another program, and not of index-table; check the path",
+        place.join(DATA).display()
+    )))
+}
+
+/// Fails if the data file has no bytes, as after a copy that ran out of space.
+fn refuse_empty(place: &Path) -> Result<(), Failure> {
+    let file = place.join(DATA);
+    if file.metadata().map_or(true, |file| file.len() > 0) {
+        return Ok(());
+    }
+    Err(Failure::damage(format!(
+        "`{}` is empty, so it has no store: put the file back, or restore the store from a copy; to create a new store, remove          all files of the directory",
+        file.display()
+    )))
 }
 
 /// Describes the store whose directory contains a path that does not exist, with the way out. Like a store, the

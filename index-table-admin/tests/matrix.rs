@@ -234,7 +234,10 @@ fn steps() -> (TempDir, usize) {
 fn unfinished(dir: &Path) -> Option<(String, String)> {
     let moves = json_of(&["moves"], dir, &[])["moves"].clone();
     let own = moves.as_array().expect("a list").first()?;
-    Some((own["state"].as_str().expect("text").to_owned(), own["move"].to_string()))
+    Some((
+        own["state"].as_str().expect("text").to_owned(),
+        own["move"].as_str().expect("text").to_owned(),
+    ))
 }
 
 #[test]

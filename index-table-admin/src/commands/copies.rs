@@ -20,7 +20,7 @@ use crate::{
     open::{DATA, Opened, store_around},
     output::Output,
     progress::Bar,
-    server::Server,
+    server::{Server, shown},
 };
 
 /// The end of the name of an incomplete copy that is being removed.
@@ -36,7 +36,7 @@ pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
         let message = format!("the available shards are intact; {}", missing.join("; "));
         return Err(Failure::new(Code::Unavailable, message));
     }
-    let path = dir.display().to_string();
+    let path = shown(dir);
     Ok(out.put(&json!({ "store": path, "intact": true }), |text| {
         writeln!(text, "the pages of `{path}` are intact")
     })?)
@@ -55,7 +55,7 @@ pub(crate) fn copy(out: &Output, dir: &Path, to: &Path, compact: bool) -> Result
 }
 
 fn copied(out: &Output, from: &Path, to: &Path) -> Result<(), Failure> {
-    let (from, to) = (from.display().to_string(), to.display().to_string());
+    let (from, to) = (shown(from), to.display().to_string());
     Ok(out.put(&json!({ "store": from, "copy": to }), |text| {
         writeln!(text, "copied `{from}` to `{to}`")
     })?)
@@ -66,7 +66,7 @@ pub(super) fn check_place(to: &Path, from: &Path) -> Result<(), Failure> {
     if Server::of(to)?.is_some() {
         return Err(Failure::arguments("a copy is a directory, and not on a server"));
     }
-    let shown = to.display();
+    let place = to.display();
     let parent = match to.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -86,7 +86,7 @@ pub(super) fn check_place(to: &Path, from: &Path) -> Result<(), Failure> {
             None => return Ok(()),
         },
     };
-    Err(Failure::other(format!("`{shown}` {reason}")))
+    Err(Failure::other(format!("`{place}` {reason}")))
 }
 
 /// Returns the failure of a copy, with advice if its directory can't be created.
@@ -268,7 +268,7 @@ pub(crate) fn recover(out: &Output, store: &Written) -> Result<(), Failure> {
     if !missing.is_empty() {
         return Err(Failure::new(Code::Unavailable, missing.join("; ")));
     }
-    let path = store.dir.display().to_string();
+    let path = shown(&store.dir);
     Ok(out.put(&json!({ "store": path }), |text| writeln!(text, "`{path}` can be read"))?)
 }
 

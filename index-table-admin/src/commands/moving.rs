@@ -376,7 +376,9 @@ impl Unfinished {
             )));
         }
         store.cancel_move(id)?;
-        Ok(out.put(&json!({ "cancelled": id }), |text| writeln!(text, "cancelled move {id}"))?)
+        Ok(out.put(&json!({ "cancelled": id.to_string() }), |text| {
+            writeln!(text, "cancelled move {id}")
+        })?)
     }
 }
 

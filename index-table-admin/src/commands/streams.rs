@@ -169,7 +169,8 @@ pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
             shown(info.begun),
         ]);
         values.push(json!({
-            "move": info.id,
+            // A number of 64 bits is not exact in all programs.
+            "move": info.id.to_string(),
             "map": info.map,
             "is_table": info.is_table,
             "start": start,
