@@ -127,6 +127,11 @@ impl Output {
         self.is_terminal && self.width.is_some_and(|room| line.width() > room)
     }
 
+    /// Writes what a command would do without `--dry-run`.
+    pub(crate) fn would(&self, what: &str) -> io::Result<()> {
+        self.put(&serde_json::json!({ "dry_run": what }), |text| writeln!(text, "would {what}"))
+    }
+
     /// Writes a note for people, to the standard error stream.
     pub(crate) fn note(&self, text: &str) {
         // A closed stream is no reason to fail.

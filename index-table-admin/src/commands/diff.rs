@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     cli::unless_closed,
-    failure::{Code, Failure},
+    failure::{Code, Failure, joined},
     names::unknown,
     open::Opened,
     output::Output,
@@ -164,7 +164,7 @@ impl Diff {
             let opened = Opened::to_read(out, place)?;
             let missing = opened.missing_shards();
             if !missing.is_empty() {
-                return Err(Failure::new(Code::Unavailable, missing.join("; ")));
+                return Err(Failure::new(Code::Unavailable, joined(&missing)));
             }
             return Ok(Compared { opened, _copy: None });
         };
