@@ -104,7 +104,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// On a terminal, CSV has escapes of the characters that could control it. In a file, it has the characters.
-    pub(crate) fn to_terminal(self, is_to_terminal: bool) -> Self {
+    pub(crate) fn shown_on_terminal(self, is_to_terminal: bool) -> Self {
         Self { is_to_terminal, ..self }
     }
 

@@ -230,7 +230,7 @@ fn a_backup_is_checked_before_it_gets_its_name() {
         text_of(&["backup"], store.path(), &[&checked]);
         text_of(&["backup"], store.path(), &[&other, "--no-check"]);
         assert_eq!(names(&checked), names(&other), "no further files");
-        assert_eq!(text_of(&["diff"], store.path(), &[&checked]).contains("changed"), false);
+        assert!(!text_of(&["diff"], store.path(), &[&checked]).contains("changed"));
     }
     for number in 0..3 {
         fs::remove_file(dir.path().join(format!("journal.{number}"))).expect("a file");

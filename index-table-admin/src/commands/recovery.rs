@@ -118,7 +118,8 @@ pub(crate) struct Consumer {
     /// The table with the change stream.
     table: String,
     /// The name of the consumer, from `consumers`.
-    consumer: String,
+    #[arg(value_name = "CONSUMER")]
+    name: String,
     /// Skip the changes up to this number.
     #[arg(long, value_name = "NUMBER")]
     skip_to: Option<u64>,
@@ -140,7 +141,7 @@ impl Consumer {
         }
         let opened = Opened::to_write(out, &self.dir)?;
         let table = Target::open(&opened, declared, &self.table)?.table.untyped();
-        let (store, consumer) = (&opened.store, self.consumer.as_str());
+        let (store, consumer) = (&opened.store, self.name.as_str());
         self.check(&table, &store.read()?)?;
         if self.remove {
             table.remove_consumer(store, consumer)?;
@@ -162,10 +163,10 @@ impl Consumer {
         let table = open::table(&tables, &self.table)?;
         self.check(table, &txn)?;
         let consumers = table.change_consumers(&txn)?;
-        let Some(own) = consumers.into_iter().find(|own| own.name == self.consumer) else {
+        let Some(own) = consumers.into_iter().find(|own| own.name == self.name) else {
             return Ok(());
         };
-        let (name, lag) = (&self.consumer, own.lag.changes);
+        let (name, lag) = (&self.name, own.lag.changes);
         let what = match self.skip_to {
             _ if self.remove => {
                 format!("remove consumer `{name}`, which has not committed {lag} changes")
@@ -180,10 +181,10 @@ impl Consumer {
     /// Fails if the table has no such consumer, which would be created.
     fn check(&self, table: &UntypedTable, txn: &ReadTxn<'_>) -> Result<(), Failure> {
         let consumers = table.change_consumers(txn)?;
-        if consumers.iter().any(|own| own.name == self.consumer) {
+        if consumers.iter().any(|own| own.name == self.name) {
             return Ok(());
         }
         let names = consumers.iter().map(|own| own.name.as_str());
-        Err(unknown("consumer", &self.consumer, names))
+        Err(unknown("consumer", &self.name, names))
     }
 }

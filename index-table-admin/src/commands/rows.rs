@@ -158,17 +158,16 @@ impl Shown {
 
     /// Appends a row in one line.
     pub(super) fn append(&self, row: &UntypedEntry<'_>, out: &mut String) -> Result<(), Failure> {
-        match &self.typed {
-            Some(typed) => out.push_str(&escaped_json(&typed.show(row)?)),
-            None => {
-                let begin = out.len();
-                self.untyped.append_json(row, out)?;
-                let own = out.get(begin..).unwrap_or_default();
-                if let Cow::Owned(escaped) = escaped_json(own) {
-                    out.truncate(begin);
-                    out.push_str(&escaped);
-                }
-            }
+        if let Some(typed) = &self.typed {
+            out.push_str(&escaped_json(&typed.show(row)?));
+            return Ok(());
+        }
+        let begin = out.len();
+        self.untyped.append_json(row, out)?;
+        let own = out.get(begin..).unwrap_or_default();
+        if let Cow::Owned(escaped) = escaped_json(own) {
+            out.truncate(begin);
+            out.push_str(&escaped);
         }
         Ok(())
     }
@@ -307,12 +306,11 @@ fn indented(json: &str) -> String {
         match character {
             '{' | '[' if !is_text => {
                 lines.push(character);
-                match characters.next_if(|next| ['}', ']'].contains(next)) {
-                    Some(end) => lines.push(end),
-                    None => {
-                        depth += 1;
-                        line(&mut lines, depth);
-                    }
+                if let Some(end) = characters.next_if(|next| ['}', ']'].contains(next)) {
+                    lines.push(end);
+                } else {
+                    depth += 1;
+                    line(&mut lines, depth);
                 }
             }
             '}' | ']' if !is_text => {

@@ -57,7 +57,8 @@ impl Rows {
         let (mut last, mut json) = (None, String::new());
         let (mut cut, mut is_interrupted) = (false, false);
         let to = BufWriter::new(io::stdout().lock());
-        let mut rows = Writer::new(to, self.format, self.columns).to_terminal(out.is_terminal);
+        let mut rows =
+            Writer::new(to, self.format, self.columns).shown_on_terminal(out.is_terminal);
         table.untyped.each_entry(&txn, &range, |entry| {
             is_interrupted = is_stopping();
             cut = is_interrupted || Some(rows.rows) == self.limit;

@@ -117,7 +117,8 @@ impl Store {
     /// The [errors of reading](crate::Error#common-errors).
     #[doc(hidden)]
     pub fn is_foreign(&self) -> Result<bool> {
-        self.inner.engines.lmdb().map_or(Ok(false), |engine| engine.is_foreign())
+        let Some(engine) = self.inner.engines.lmdb() else { return Ok(false) };
+        engine.is_foreign()
     }
 
     /// Returns the directory of the store; `None` if it has no files.
