@@ -312,6 +312,10 @@ pub mod damage {}
 /// [when something is wrong]: damage
 /// [analysis]: what_not_to_index#the-distribution-of-the-keys
 /// [follower]: durability#followers
+/// [durability]: durability
+/// [change streams]: changes
+/// [eventual indexes]: eventual
+/// [a lost shard map manager]: sharding#a-lost-shard-map-manager
 ///
 /// `index-table`, a command that works on any store without its structs.
 #[doc = include_str!("guide/admin.md")]

@@ -1,19 +1,25 @@
 //! The arguments, and the functions that run each command.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use clap::{Args, Parser, Subcommand};
 use index_table::__private::admin::checked;
 
 use crate::{
     commands::{
-        analyze, copies, diff, dump, keys, moving, overview, readers, rows, salvage, schema, serve,
-        shards, status, streams, table_rows, upkeep, usage, whatif, writes,
+        analyze, archive, copies, diff, dump, keys, moving, overview, readers, recovery, replaced,
+        rows, salvage, schema, serve, shards, status, streams, table_rows, upkeep, usage, whatif,
+        writes,
     },
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
     output::{Color, Output},
     typed::Declared,
+    value::printable_lines,
 };
 
 /// Shows the contents of an index-table store, checks it, and copies it.
@@ -73,6 +79,9 @@ pub(crate) struct Written {
     /// Give up the archive of the store, which ends. A program that names the archive continues it after a gap.
     #[arg(long)]
     pub(crate) without_archive: bool,
+    /// Show what would change, and change nothing. Commands that can't tell refuse it.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -159,6 +168,8 @@ pub(crate) enum Command {
     /// and each table has a line with counts.
     Diff(diff::Diff),
     /// Copy the store to a directory that does not exist, while it may be written.
+    ///
+    /// The pages of the copy are checked before it gets its name, so that a damaged store leaves no copy.
     Backup {
         #[command(flatten)]
         dir: Dir,
@@ -167,6 +178,9 @@ pub(crate) enum Command {
         /// Leave out free pages.
         #[arg(long)]
         compact: bool,
+        /// Don't check the pages of the copy.
+        #[arg(long)]
+        no_check: bool,
     },
     /// Copy a backup, or a state of an archive, to a directory that does not exist.
     Restore(copies::Restore),
@@ -189,6 +203,16 @@ pub(crate) enum Command {
     },
     /// Apply the commits in the journal, after the process that wrote the store was killed. This writes.
     Recover(Written),
+    /// Make a follower a store, if the machine of the original is lost. This writes.
+    Promote(replaced::Promote),
+    /// Rebuild a lost shard map manager from its shards. This writes.
+    RebuildManager(replaced::RebuildManager),
+    /// List from when to when an archive can be restored, and verify its files.
+    Archive(archive::Archive),
+    /// List the messages that could not be applied to the eventual indexes of a table, apply them again, or drop one.
+    DeadLetters(recovery::DeadLetters),
+    /// Skip changes of a consumer of a change stream, or remove it. This writes.
+    Consumer(recovery::Consumer),
     /// Drop the indexes that are no longer declared. This writes.
     DropRetired(Written),
     /// Build the indexes that are not readable, while others read and write. This writes.
@@ -245,7 +269,14 @@ impl Command {
             Self::Catalog(Dir { dir }) => overview::catalog(out, &dir),
             Self::Schema(schema) => schema.run(out, declared),
             Self::Diff(diff) => diff.run(out),
-            Self::Backup { dir: Dir { dir }, to, compact } => copies::copy(out, &dir, &to, compact),
+            Self::Backup { dir: Dir { dir }, to, compact, no_check } => {
+                copies::backup(out, &dir, &to, (compact, !no_check))
+            }
+            Self::Promote(follower) => follower.run(out),
+            Self::RebuildManager(manager) => manager.run(out, declared),
+            Self::Archive(archive) => archive.run(out),
+            Self::DeadLetters(letters) => letters.run(out, declared),
+            Self::Consumer(consumer) => consumer.run(out, declared),
             Self::Restore(restore) => restore.run(out),
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
             Self::Recover(store) => copies::recover(out, &store),
@@ -304,6 +335,8 @@ enum TypedCommand {
     ResumeMove(moving::Unfinished),
     /// Cancel an unfinished move, and remove its copies. This writes.
     CancelMove(moving::Unfinished),
+    /// Restore a lost shard from a backup of it. This writes.
+    RestoreShard(replaced::RestoreShard),
 }
 
 impl TypedCommand {
@@ -321,6 +354,7 @@ impl TypedCommand {
             Self::Rebalance(rebalance) => rebalance.run(out, tables),
             Self::ResumeMove(own) => own.resume(out, tables),
             Self::CancelMove(own) => own.cancel(out, tables),
+            Self::RestoreShard(shard) => shard.run(out, tables),
         }
     }
 }
@@ -339,8 +373,14 @@ fn parsed<C: Parser>() -> Result<C, ExitCode> {
             let reason = reason.strip_prefix("error: ").unwrap_or(&reason);
             Output::new(true, Color::Never).error(Code::Arguments as u8, reason);
         } else {
+            let text = error.render().to_string();
+            let shown = printable_lines(&text);
             // A closed stream is no reason to fail.
-            let _ = error.print();
+            if shown.trim_end() == text.trim_end() {
+                let _ = error.print();
+            } else {
+                let _ = writeln!(io::stderr(), "{shown}");
+            }
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Code::Arguments as u8))
     })

@@ -68,6 +68,21 @@ pub(crate) fn unavailable(shard: &str, reason: &str) -> String {
     format!("shard `{shard}` is not available: {reason}")
 }
 
+/// Joins the messages of several shards: what happened to each, and then each advice once.
+pub(crate) fn joined(messages: &[String]) -> String {
+    let (mut happened, mut advice) = (Vec::new(), Vec::new());
+    for message in messages {
+        let mut parts = message.split("; ");
+        happened.extend(parts.next());
+        for part in parts {
+            if !advice.contains(&part) {
+                advice.push(part);
+            }
+        }
+    }
+    [happened, advice].concat().join("; ")
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
@@ -165,6 +180,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+
+    #[test]
+    fn errors_of_several_shards_have_each_advice_once() {
+        let all = ["`a` is lost; restore it", "`b` is lost; restore it; or not", "`c` is lost"];
+        let all = all.map(str::to_owned);
+        assert_eq!(joined(&all), "`a` is lost; `b` is lost; `c` is lost; restore it; or not");
+        assert_eq!(joined(&all[..1]), all[0]);
+    }
 
     #[test]
     fn an_error_of_lmdb_has_a_way_out() {

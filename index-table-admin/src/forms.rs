@@ -8,7 +8,11 @@ use serde::{
 };
 use serde_json::{Value, json};
 
-use crate::{cli::unless_closed, failure::Failure};
+use crate::{
+    cli::unless_closed,
+    failure::Failure,
+    value::{escaped_json, printable},
+};
 
 /// The form of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -81,12 +85,27 @@ pub(crate) struct Writer<W> {
     /// The first field that no column shows.
     pub(crate) left_out: Option<String>,
     line: String,
+    is_to_terminal: bool,
 }
 
 impl<W: Write> Writer<W> {
     pub(crate) const fn new(to: W, format: Format, columns: Vec<String>) -> Self {
         let line = String::new();
-        Self { to, format, columns, rows: 0, has_header: false, left_out: None, line }
+        Self {
+            to,
+            format,
+            columns,
+            rows: 0,
+            has_header: false,
+            left_out: None,
+            line,
+            is_to_terminal: false,
+        }
+    }
+
+    /// On a terminal, CSV has escapes of the characters that could control it. In a file, it has the characters.
+    pub(crate) fn shown_on_terminal(self, is_to_terminal: bool) -> Self {
+        Self { is_to_terminal, ..self }
     }
 
     /// Writes a row; returns false if nobody reads on.
@@ -111,9 +130,8 @@ impl<W: Write> Writer<W> {
             let own = self.columns.iter().filter_map(|path| {
                 Some(format!("{}:{}", Value::from(path.as_str()), row.at(path)?))
             });
-            self.line.push('{');
-            self.line += &own.collect::<Vec<_>>().join(",");
-            self.line.push('}');
+            let own = own.collect::<Vec<_>>().join(",");
+            self.line.extend(["{", &*escaped_json(&own), "}"]);
         }
         self.write()
     }
@@ -166,6 +184,10 @@ impl<W: Write> Writer<W> {
     fn write(&mut self) -> Result<bool, Failure> {
         if self.format != Format::Json {
             self.line.push('\n');
+        }
+        if self.is_to_terminal && self.format == Format::Csv {
+            let lines: Vec<_> = self.line.split('\n').map(printable).collect();
+            self.line = lines.join("\n");
         }
         unless_closed(self.to.write_all(self.line.as_bytes()))
     }

@@ -79,7 +79,7 @@ pub fn main_for_any_store() -> ExitCode {
 
 /// Runs a command with the types of a program's rows: the same tool, in which the commands `get`, `find`, `rows`, `dump`,
 /// `put`, `delete`, `load` and `schema` use these types, with the commands `verify`, `repair`, `build`, `upgrade`, `expire`, `add-shard`, `move`, `move-table`, `split`, `rebalance`,
-/// `resume-move` and `cancel-move`. Returns the exit code.
+/// `resume-move`, `cancel-move` and `restore-shard`. Returns the exit code.
 ///
 /// On Unix, this installs handlers of the signals SIGABRT, SIGBUS and SIGSEGV, with which LMDB ends a process that reads a
 /// damaged page. They write an error, and end the process with the exit code 1.

@@ -5,6 +5,7 @@ use std::{fs, io, path::Path};
 use crate::{
     failure::{Failure, OTHER_USER},
     open::DATA,
+    server,
 };
 
 /// The maximum number of names in an error.
@@ -29,7 +30,7 @@ pub(crate) fn unknown<'n>(what: &str, name: &str, names: impl Iterator<Item = &'
 
 /// Returns the error for a directory without a store. The error names stores nearby.
 pub(crate) fn no_store(path: &Path) -> Failure {
-    let shown = path.display();
+    let shown = server::shown(path);
     if let Err(error) = fs::metadata(path.join(DATA))
         && error.kind() == io::ErrorKind::PermissionDenied
     {

@@ -4,21 +4,24 @@ use std::path::Path;
 
 use index_table::{
     __private::admin::{RecordedTables, UntypedTable},
-    Options, Store,
+    Error, Options, Store,
     report::Catalog,
 };
 
 use crate::{
     cli::Written,
     crash,
-    failure::{Code, Failure, unavailable},
+    failure::{Code, Failure, joined, unavailable},
     names::{self, unknown},
     output::Output,
-    server::Server,
+    server::{Server, shown},
 };
 
 /// The file of each store in a directory.
 pub(crate) const DATA: &str = "data.mdb";
+
+/// Files of a store that has a journal, and of one that has shards.
+const JOURNALS: [&str; 2] = ["journal.0", "writer.lock"];
 
 /// The access of a command to a store.
 #[derive(Clone, Copy)]
@@ -31,14 +34,42 @@ impl Access<'_> {
     fn of(self, options: Options) -> Options {
         match self {
             Self::Read => options.read_only(true),
-            Self::Write(Written { archive: Some(archive), .. }) => options.archive(archive),
-            Self::Write(Written { without_archive: true, .. }) => options.without_archive(),
-            Self::Write(_) => options,
+            Self::Write(store) => store.options(options),
         }
     }
 }
 
+/// Whether a directory is that of a follower.
+pub(crate) fn is_follower(place: &Path) -> bool {
+    place.join("follower").is_file()
+}
+
+/// Returns the failure of opening a store. The copy of a killed follower is incomplete, and its archive has everything.
+fn of_follower(place: &Path, error: Error) -> Failure {
+    if !is_follower(place)
+        || !matches!(error, Error::RecoveryNeeded { .. } | Error::DamagedFile { .. })
+    {
+        return error.into();
+    }
+    Failure::new(
+        Code::Unavailable,
+        format!(
+            "`{0}` is the directory of a follower whose process was killed: start that process again, which copies the archive \
+             again, or make it a store with `promote {0}`",
+            place.display()
+        ),
+    )
+}
+
 impl Written {
+    pub(crate) fn options(&self, options: Options) -> Options {
+        match self {
+            Self { archive: Some(archive), .. } => options.archive(archive),
+            Self { without_archive: true, .. } => options.without_archive(),
+            Self { .. } => options,
+        }
+    }
+
     /// Fails if an archive is given for a store on a server.
     fn refuse_on_server(&self) -> Result<(), Failure> {
         if self.archive.is_none() && !self.without_archive {
@@ -61,8 +92,18 @@ impl Opened {
         Self::open(out, place, Access::Read)
     }
 
-    /// Opens a store for writing.
+    /// Opens a store for writing. Fails with `--dry-run`: a command that offers it does not write then.
     pub(crate) fn to_write(out: &Output, store: &Written) -> Result<Self, Failure> {
+        if store.dry_run {
+            return Err(Failure::arguments(
+                "this command can't tell what it would change; omit `--dry-run`",
+            ));
+        }
+        Self::to_try(out, store)
+    }
+
+    /// Opens a store for writing, also with `--dry-run`: the command commits nothing then.
+    pub(crate) fn to_try(out: &Output, store: &Written) -> Result<Self, Failure> {
         let opened = Self::open(out, &store.dir, Access::Write(store))?;
         if let Some(error) = opened.store.archive_lag().and_then(|lag| lag.error) {
             out.note(&format!("the archive gets the commits of this command later: {error}"));
@@ -79,6 +120,13 @@ impl Opened {
         }
         if place.join(DATA).exists() {
             return Self::to_write(out, store);
+        }
+        if place.to_string_lossy().contains("://") {
+            return Err(Failure::arguments(format!(
+                "`{}` is neither the URL of a database of PostgreSQL nor the directory of a store; such a URL begins with \
+                 `postgresql://`",
+                shown(place)
+            )));
         }
         if let Some(store) = store_around(place, None) {
             return Err(Failure::other(format!("`{}` is in {store}", place.display())));
@@ -97,8 +145,18 @@ impl Opened {
         if !place.join(DATA).exists() {
             return Err(names::no_store(place));
         }
+        refuse_empty(place)?;
         crash::report(out, place);
-        let own = Self { store: access.of(Store::options().create(false)).open(place)? };
+        // Opening it for writing would write marks into the file of another program. Such a file has no journal.
+        if !read_only
+            && JOURNALS.iter().all(|name| !place.join(name).exists())
+            && let Ok(store) = Access::Read.of(Store::options()).open(place)
+        {
+            refuse_foreign(place, &store)?;
+        }
+        let opened = access.of(Store::options().create(false)).open(place);
+        let own = Self { store: opened.map_err(|error| of_follower(place, error))? };
+        refuse_foreign(place, &own.store)?;
         if own.store.has_shards() {
             crash::report_shards(out, place);
             if read_only {
@@ -124,7 +182,7 @@ impl Opened {
     pub(crate) fn catalog(&self) -> Result<Catalog, Failure> {
         let (catalog, missing) = (self.store.catalog()?, self.missing_shards());
         if catalog.tables.is_empty() && !missing.is_empty() {
-            return Err(Failure::new(Code::Unavailable, missing.join("; ")));
+            return Err(Failure::new(Code::Unavailable, joined(&missing)));
         }
         Ok(catalog)
     }
@@ -143,6 +201,29 @@ impl Opened {
         let missing = self.store.unavailable_shards().into_iter();
         missing.map(|(shard, reason)| unavailable(shard.name(), &reason)).collect()
     }
+}
+
+/// Fails if the data file is one of LMDB that another program has written.
+fn refuse_foreign(place: &Path, store: &Store) -> Result<(), Failure> {
+    if !store.is_foreign()? {
+        return Ok(());
+    }
+    Err(Failure::not_found(format!(
+        "`{}` is a file of LMDB with data of another program, and not of index-table; check the path",
+        place.join(DATA).display()
+    )))
+}
+
+/// Fails if the data file has no bytes, as after a copy that ran out of space.
+fn refuse_empty(place: &Path) -> Result<(), Failure> {
+    let file = place.join(DATA);
+    if file.metadata().map_or(true, |file| file.len() > 0) {
+        return Ok(());
+    }
+    Err(Failure::damage(format!(
+        "`{}` is empty, so it has no store: put the file back, or restore the store from a copy; to create a new store, remove          all files of the directory",
+        file.display()
+    )))
 }
 
 /// Describes the store whose directory contains a path that does not exist, with the way out. Like a store, the

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal as _, Write};
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::value::printable;
+use crate::value::{escaped_json, printable};
 
 /// When the output has colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -41,7 +41,7 @@ pub(crate) struct Output {
     width: Option<usize>,
     /// The columns of the terminal of the standard error stream; `None` if it is no terminal.
     error_width: Option<usize>,
-    is_terminal: bool,
+    pub(crate) is_terminal: bool,
     /// Whether a bar is shown beside lines of the output: the error stream is a terminal, and the output is not.
     pub(crate) progress_beside: bool,
 }
@@ -67,17 +67,23 @@ impl Output {
     ) -> io::Result<()> {
         let mut out = BufWriter::new(io::stdout().lock());
         let written = if self.json {
-            serde_json::to_writer_pretty(&mut out, value)
+            // The order of fields does not depend on the features of the program.
+            let sorted = serde_json::to_value(value).and_then(|mut value| {
+                value.sort_all_objects();
+                serde_json::to_string_pretty(&value)
+            });
+            sorted
                 .map_err(io::Error::from)
-                .and_then(|()| writeln!(out))
-        } else if let Some(room) = self.width {
+                .and_then(|json| writeln!(out, "{}", escaped_json(&json)))
+        } else {
             let mut lines = Vec::new();
             text(&mut lines).and_then(|()| {
                 let lines = String::from_utf8_lossy(&lines);
-                lines.lines().try_for_each(|line| writeln!(out, "{}", wrapped(line, room)))
+                lines.lines().map(|line| self.cleaned(line)).try_for_each(|line| match self.width {
+                    Some(room) => writeln!(out, "{}", wrapped(&line, room)),
+                    None => writeln!(out, "{line}"),
+                })
             })
-        } else {
-            text(&mut out)
         };
         match written.and_then(|()| out.flush()) {
             // The reader has enough, as in `index-table tables … | head -1`.
@@ -86,9 +92,29 @@ impl Output {
         }
     }
 
-    /// Writes a value as JSON, also without `--json`.
-    pub(crate) fn put_json(&self, value: &impl Serialize) -> io::Result<()> {
-        Self { json: true, ..self.clone() }.put(value, |_| Ok(()))
+    /// Replaces what data could write to control the terminal. The colours of headings stay.
+    fn cleaned(&self, line: &str) -> String {
+        let (mut cleaned, mut rest) = (String::with_capacity(line.len()), line);
+        while let Some(at) = rest.find('\x1b').filter(|_| self.color) {
+            let (before, after) = rest.split_at(at);
+            let own = [BOLD, PLAIN].into_iter().find(|own| after.starts_with(own));
+            let code = own.unwrap_or("\x1b");
+            cleaned += &printable(before);
+            cleaned += &own.map_or_else(|| printable(code), str::to_owned);
+            rest = after.get(code.len()..).unwrap_or_default();
+        }
+        cleaned + &printable(rest)
+    }
+
+    /// Writes a document as JSON, also without `--json`. Its fields have the order of their declaration.
+    pub(crate) fn put_json(&self, document: &impl Serialize) -> io::Result<()> {
+        let json = serde_json::to_string_pretty(document)?;
+        Self { json: false, ..self.clone() }.put_text(&escaped_json(&json))
+    }
+
+    /// Returns the maximum number of lines, which is limited by default on a terminal only: a program must not lose lines.
+    pub(crate) fn limit(&self, given: Option<u64>, on_terminal: u64) -> u64 {
+        given.unwrap_or(if self.is_terminal { on_terminal } else { u64::MAX })
     }
 
     /// Writes a text whose lines stay as they are; with `--json`, as a string.
@@ -101,18 +127,23 @@ impl Output {
         self.is_terminal && self.width.is_some_and(|room| line.width() > room)
     }
 
+    /// Writes what a command would do without `--dry-run`.
+    pub(crate) fn would(&self, what: &str) -> io::Result<()> {
+        self.put(&serde_json::json!({ "dry_run": what }), |text| writeln!(text, "would {what}"))
+    }
+
     /// Writes a note for people, to the standard error stream.
     pub(crate) fn note(&self, text: &str) {
         // A closed stream is no reason to fail.
         let _ = io::stderr().write_all(self.marked("note:", "\x1b[33m", text).as_bytes());
     }
 
-    /// Writes the cursor of the rows that are left, to the standard error stream; with `--json`, as an object.
-    pub(crate) fn more(&self, cursor: &str) {
+    /// Writes the cursor of the rows or keys that are left, to the standard error stream; with `--json`, as an object.
+    pub(crate) fn more(&self, what: &str, cursor: &str) {
         if self.json {
             let _ = writeln!(io::stderr(), "{}", serde_json::json!({ "next": cursor }));
         } else {
-            self.note(&format!("more rows follow: `--after {cursor}`"));
+            self.note(&format!("more {what} follow: `--after {cursor}`"));
         }
     }
 
@@ -139,7 +170,7 @@ impl Output {
             if let (Some(next), Some(fields)) = (next, error.as_object_mut()) {
                 fields.insert("next".to_owned(), next.into());
             }
-            return format!("{error}\n");
+            return format!("{}\n", escaped_json(&error.to_string()));
         }
         self.marked("error:", "\x1b[31m", message)
     }
@@ -177,6 +208,10 @@ impl Output {
         Ok(())
     }
 }
+
+/// The codes of headings.
+const BOLD: &str = "\x1b[1m";
+const PLAIN: &str = "\x1b[0m";
 
 /// A table with a heading.
 pub(crate) struct Grid {
@@ -257,7 +292,7 @@ impl Grid {
         }
         if is_first {
             let names: Vec<_> = self.columns.iter().map(|(name, _)| name.clone()).collect();
-            self.line(out, &names, &widths, room, color.then_some("\x1b[1m"))?;
+            self.line(out, &names, &widths, room, color.then_some(BOLD))?;
         }
         for row in std::mem::take(&mut self.rows) {
             self.line(out, &row, &widths, room, None)?;
@@ -275,7 +310,7 @@ impl Grid {
         color: bool,
     ) -> io::Result<()> {
         let longest = self.columns.iter().map(|(name, _)| name.width()).max().unwrap_or_default();
-        let (begin, end) = if color { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+        let (begin, end) = if color { (BOLD, PLAIN) } else { ("", "") };
         for (at, row) in std::mem::take(&mut self.rows).iter().enumerate() {
             if at > 0 || !is_first {
                 writeln!(out)?;
@@ -328,7 +363,7 @@ impl Grid {
         let line = room.map_or_else(|| line.clone(), |room| shortened(line.trim_end(), room));
         let line = line.trim_end();
         match style {
-            Some(style) => writeln!(out, "{style}{line}\x1b[0m"),
+            Some(style) => writeln!(out, "{style}{line}{PLAIN}"),
             None => writeln!(out, "{line}"),
         }
     }

@@ -1,6 +1,6 @@
 //! A part of an index, from values as people write them.
 
-use index_table::__private::admin::{KeyBuf, UntypedField, UntypedRange};
+use index_table::__private::admin::{KeyBuf, KeyShape, UntypedField, UntypedRange};
 
 use crate::{failure::Failure, value};
 
@@ -14,14 +14,15 @@ pub(crate) enum Next<'n> {
     Range(&'n str, &'n str),
 }
 
-/// Returns the range of an index with these values of its leading fields; `None` is the fact table. `after` is a cursor of [`cursor`].
+/// Returns the range of an index with these values of its leading fields; `None` is the fact table. `fields` are those of the index, and
+/// of the primary key. `after` is a cursor of [`cursor`].
 ///
 /// # Errors
 ///
 /// A value that the field does not have, and a cursor of another range, as arguments.
 pub(crate) fn range(
     index: Option<&str>,
-    fields: &[UntypedField],
+    (fields, primary): (&[UntypedField], &[UntypedField]),
     (values, next): (&[String], Next<'_>),
     after: Option<&str>,
     reverse: bool,
@@ -68,17 +69,41 @@ pub(crate) fn range(
         }
     }
     if let Some(cursor) = after {
-        let keys = cursor
-            .split_once('.')
-            .and_then(|(key, primary_key)| Some((value::bytes(key)?, value::bytes(primary_key)?)));
-        let is_own = |(key, primary_key): &(Vec<u8>, Vec<u8>)| {
-            range.contains(if index.is_some() { key } else { primary_key })
-        };
-        range.after = Some(keys.filter(is_own).ok_or_else(|| {
-            Failure::arguments(format!("`{cursor}` is not a cursor of this query"))
-        })?);
+        continue_after(&mut range, cursor, (fields, primary))?;
     }
     Ok(range)
+}
+
+/// Makes a range begin after a cursor of [`cursor`].
+///
+/// # Errors
+///
+/// The cursor is malformed, or of another range, as arguments.
+pub(crate) fn continue_after(
+    range: &mut UntypedRange,
+    cursor: &str,
+    (fields, primary): (&[UntypedField], &[UntypedField]),
+) -> Result<(), Failure> {
+    let keys = cursor
+        .split_once('.')
+        .and_then(|(key, primary_key)| Some((value::bytes(key)?, value::bytes(primary_key)?)));
+    let is_own = |(key, primary_key): &(Vec<u8>, Vec<u8>)| {
+        let is_entry = match range.index {
+            Some(_) => is_key(fields, key) && range.contains(key),
+            None => key.is_empty() && range.contains(primary_key),
+        };
+        is_entry && is_key(primary, primary_key)
+    };
+    let keys = keys
+        .filter(is_own)
+        .ok_or_else(|| Failure::arguments(format!("`{cursor}` is not a cursor of this query")))?;
+    range.after = Some(keys);
+    Ok(())
+}
+
+/// Whether these bytes are a whole key with these fields.
+pub(crate) fn is_key(fields: &[UntypedField], key: &[u8]) -> bool {
+    KeyShape::read_key(fields.iter().map(|field| &field.shape), key).is_ok()
 }
 
 /// Returns the cursor of an entry.

@@ -65,6 +65,27 @@ impl Server {
     }
 }
 
+/// Shows a place without its password: a directory, or a URL of any form, also of one that is refused.
+pub(crate) fn shown(place: &Path) -> String {
+    const HIDDEN: &str = "***";
+    let text = place.display().to_string();
+    let Some((scheme, rest)) = text.split_once("://") else { return text };
+    // A password can have characters that should be encoded.
+    let user = rest.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?.0, host)));
+    let rest =
+        user.map_or_else(|| rest.to_owned(), |(user, host)| format!("{user}:{HIDDEN}@{host}"));
+    let (base, options) = rest.split_once('?').unwrap_or((&rest, ""));
+    let options = options.split('&').map(|option| match option.split_once('=') {
+        Some((name, _)) if name.to_ascii_lowercase().ends_with("password") => {
+            format!("{name}={HIDDEN}")
+        }
+        _ => option.to_owned(),
+    });
+    let options = options.collect::<Vec<_>>().join("&");
+    let mark = if options.is_empty() { "" } else { "?" };
+    format!("{scheme}://{base}{mark}{options}")
+}
+
 /// Replaces `%` and two hex digits with their byte.
 fn decoded(text: &str) -> Result<String, Failure> {
     let wrong = || Failure::arguments(format!("the schema `{text}` in the URL is not text"));
@@ -114,6 +135,24 @@ mod tests {
             assert_eq!(read(directory), None, "{directory}");
         }
         assert!(Server::of(Path::new("postgres://a/b?schema=%f")).is_err());
+    }
+
+    #[test]
+    fn places_are_shown_without_passwords() {
+        for (place, expected) in [
+            ("postgresql://app:p/w@127.0.0.1:5432/app", "postgresql://app:***@127.0.0.1:5432/app"),
+            ("postgresq://app:a@b:c?d@db/app", "postgresq://app:***@db/app"),
+            (
+                "postgres://app@db/app?schema=a&password=pw",
+                "postgres://app@db/app?schema=a&password=***",
+            ),
+            ("postgres://db/app?sslPassword=pw", "postgres://db/app?sslPassword=***"),
+            ("http://user:pw@127.0.0.1:3000/admin/", "http://user:***@127.0.0.1:3000/admin/"),
+            ("postgresql://app@127.0.0.1:5432/app", "postgresql://app@127.0.0.1:5432/app"),
+            ("data/a:b@c", "data/a:b@c"),
+        ] {
+            assert_eq!(shown(Path::new(place)), expected);
+        }
     }
 
     #[test]

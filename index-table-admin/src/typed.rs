@@ -17,8 +17,7 @@ use crate::{
     lines::{Lines, LoadError},
 };
 
-/// The types of rows that [`main`](crate::main) works with: a tuple of structs with `#[derive(IndexTable)]`, of up to
-/// twelve.
+/// The types of rows that [`main`](crate::main) works with: a tuple of structs with `#[derive(IndexTable)]`, of up to 64.
 pub trait Tables: sealed::Tables {}
 
 /// A struct with `#[derive(IndexTable)]`.
@@ -38,31 +37,25 @@ pub(crate) fn declared<T: Tables>() -> Vec<Declared> {
     T::declared()
 }
 
+/// Implements the traits for tuples of all of these, of all except the first, and so on.
 macro_rules! tuples {
-    ($($($row:ident)+;)*) => {$(
-        impl<$($row: Row),+> Tables for ($($row,)+) {}
+    () => {};
+    ($first:ident $($row:ident)*) => {
+        impl<$first: Row, $($row: Row),*> Tables for ($first, $($row,)*) {}
 
-        impl<$($row: Row),+> sealed::Tables for ($($row,)+) {
+        impl<$first: Row, $($row: Row),*> sealed::Tables for ($first, $($row,)*) {
             fn declared() -> Vec<Declared> {
-                vec![$(Declared::of::<$row>()),+]
+                vec![Declared::of::<$first>(), $(Declared::of::<$row>()),*]
             }
         }
-    )*};
+
+        tuples! { $($row)* }
+    };
 }
 
 tuples! {
-    A;
-    A B;
-    A B C;
-    A B C D;
-    A B C D E;
-    A B C D E F;
-    A B C D E F G;
-    A B C D E F G H;
-    A B C D E F G H I;
-    A B C D E F G H I J;
-    A B C D E F G H I J K;
-    A B C D E F G H I J K L;
+    A1 A2 A3 A4 A5 A6 A7 A8 B1 B2 B3 B4 B5 B6 B7 B8 C1 C2 C3 C4 C5 C6 C7 C8 D1 D2 D3 D4 D5 D6 D7 D8
+    E1 E2 E3 E4 E5 E6 E7 E8 F1 F2 F3 F4 F5 F6 F7 F8 G1 G2 G3 G4 G5 G6 G7 G8 H1 H2 H3 H4 H5 H6 H7 H8
 }
 
 /// A declared table that is not open.

@@ -1,6 +1,6 @@
 //! The values of keys as people write them: numbers, text, dates, names of variants.
 
-use std::fmt::Write as _;
+use std::{borrow::Cow, fmt::Write as _};
 
 use index_table::__private::admin::{KeyBuf, KeyShape, PlainKey, UntypedField};
 use serde_json::Value;
@@ -276,10 +276,7 @@ fn show_text(text: &str, place: Place) -> String {
     for character in text.chars() {
         match character {
             '"' | '\\' => quoted.extend(['\\', character]),
-            // All of these have four hex digits.
-            _ if !is_visible(character) => {
-                let _ = write!(quoted, "\\u{:04x}", u32::from(character));
-            }
+            _ if !is_visible(character) => push_json_escape(&mut quoted, character),
             _ => quoted.push(character),
         }
     }
@@ -289,9 +286,36 @@ fn show_text(text: &str, place: Place) -> String {
 /// Whether a character can be shown: control characters, and characters that change the direction or the breaks of a
 /// line, can't.
 fn is_visible(character: char) -> bool {
-    let is_format = matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
+    let is_format = matches!(character, '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
     !character.is_control() && !is_format
+}
+
+/// Appends the escapes of JSON for a character, which has one or two of them.
+fn push_json_escape(out: &mut String, character: char) {
+    for unit in character.encode_utf16(&mut [0; 2]) {
+        // Writing to a `String` can't fail.
+        let _ = write!(out, "\\u{unit:04x}");
+    }
+}
+
+/// Replaces characters of JSON that can't be seen by their escapes, so that data can't control the terminal. The values stay the same.
+pub(crate) fn escaped_json(json: &str) -> Cow<'_, str> {
+    // Between values, JSON has the ends of lines only.
+    let is_shown = |character: char| character == '\n' || is_visible(character);
+    if json.bytes().all(|byte| byte < 0x7f) || json.chars().all(is_shown) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_shown(character) {
+            escaped.push(character);
+        } else {
+            push_json_escape(&mut escaped, character);
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 /// Reads text: as it is, or in quotation marks with the escapes of JSON or of Rust.

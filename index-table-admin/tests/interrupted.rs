@@ -42,8 +42,13 @@ fn wait_for(child: &mut Child, mut condition: impl FnMut() -> bool) -> bool {
 }
 
 /// Sends the signal of Ctrl-C. Returns the exit code and the errors of the process.
-fn interrupt(mut child: Child) -> (Option<i32>, String) {
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+fn interrupt(child: Child) -> (Option<i32>, String) {
+    end(child, "-INT")
+}
+
+/// Sends a signal. Returns the exit code and the errors of the process.
+fn end(mut child: Child, signal: &str) -> (Option<i32>, String) {
+    let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
     assert!(kill.expect("the command kill").success());
     let status = child.wait().expect("the end");
     let mut error = String::new();
@@ -103,12 +108,13 @@ fn an_interrupted_copy_leaves_no_files() {
     let files = || fs::read_dir(&copies).expect("a directory").count();
     let mut interrupted = 0;
     for command in ["backup", "compact", "restore"] {
-        for _ in 0..20 {
+        for round in 0..20 {
             let mut child = start(command, &store, &[to]);
             if !wait_for(&mut child, || files() > 0) {
                 continue;
             }
-            let (code, error) = interrupt(child);
+            let signal = if round % 2 == 0 { "-INT" } else { "-TERM" };
+            let (code, error) = end(child, signal);
             match code {
                 // The copy had ended before the signal.
                 Some(0) => {

@@ -30,6 +30,7 @@ const OTHER_WRITER: Expected = FailsWith(4, "another process writes");
 const RESTORE: Expected = FailsWith(1, "from a copy");
 const LOST: Expected = FailsWith(1, "`index-table salvage STORE TO`");
 const NO_SALVAGE: Expected = FailsWith(5, "`restore_shard` replaces a damaged shard");
+const ABSENT: Expected = FailsWith(3, "there is no");
 const NO_MOVE: Expected = FailsWith(3, "there is no unfinished move `7`");
 /// The page can't be served, so nothing is at its address.
 const NO_PAGE: Expected = FailsWith(4, "can't be reached");
@@ -38,6 +39,7 @@ const NO_PAGE: Expected = FailsWith(4, "can't be reached");
 fn on_a_plain_store(uses: Uses) -> Expected {
     match uses {
         Uses::MovesKeys => NO_SHARD,
+        Uses::Absent => ABSENT,
         Uses::Shards | Uses::Plan | Uses::Moves | Uses::Resumes | Uses::Cancels => NO_SHARDS,
         _ => Done,
     }
@@ -197,6 +199,7 @@ fn all_commands_report_a_damaged_file() {
     run_each("lost rows", &customers(dir.path()), |command, uses| match command {
         "keys STORE TABLE"
         | "check STORE"
+        | "backup STORE COPY"
         | "compact STORE COPY"
         | "get STORE TABLE KEY"
         | "find STORE TABLE INDEX VALUE"
@@ -234,7 +237,10 @@ fn steps() -> (TempDir, usize) {
 fn unfinished(dir: &Path) -> Option<(String, String)> {
     let moves = json_of(&["moves"], dir, &[])["moves"].clone();
     let own = moves.as_array().expect("a list").first()?;
-    Some((own["state"].as_str().expect("text").to_owned(), own["move"].to_string()))
+    Some((
+        own["state"].as_str().expect("text").to_owned(),
+        own["move"].as_str().expect("text").to_owned(),
+    ))
 }
 
 #[test]
@@ -254,6 +260,7 @@ fn all_commands_work_in_the_middle_of_a_move() {
         let is_switched = state == "cleaning up";
         run(&format!("a move: {state}"), &orders(&step(at)).word("MOVE", &id), |uses| match uses {
             Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
+            Uses::Absent => ABSENT,
             Uses::MovesTable => NO_MAIN,
             Uses::Salvage => NO_SALVAGE,
             Uses::Health => FailsWith(1, "is unfinished"),
@@ -263,6 +270,7 @@ fn all_commands_work_in_the_middle_of_a_move() {
         let killed = orders(&killed).word("MOVE", &id).recovered();
         run(&format!("killed in a move: {state}"), &killed, |uses| match uses {
             Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
+            Uses::Absent => ABSENT,
             Uses::MovesTable => NO_MAIN,
             Uses::Salvage => NO_SALVAGE,
             Uses::Health => FailsWith(1, "is unfinished"),
@@ -287,6 +295,7 @@ fn all_commands_name_a_missing_shard() {
         | Uses::Expire
         | Uses::Grows => Done,
         Uses::MovesTable => NO_MAIN,
+        Uses::Absent => ABSENT,
         Uses::Resumes | Uses::Cancels => NO_MOVE,
         Uses::Salvage => NO_SALVAGE,
         Uses::Health => FailsWith(1, "shard `south` is not available"),

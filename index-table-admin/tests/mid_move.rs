@@ -33,7 +33,10 @@ fn steps() -> (TempDir, usize) {
 fn unfinished(dir: &Path) -> Option<(String, bool)> {
     let moves = json_of(&["moves"], dir, &[])["moves"].clone();
     let own = moves.as_array().expect("a list").first()?;
-    Some((own["move"].to_string(), own["state"] == "cleaning up"))
+    Some((
+        own["move"].as_str().expect("exact in all programs").to_owned(),
+        own["state"] == "cleaning up",
+    ))
 }
 
 /// Checks that each order is shown once.

@@ -364,6 +364,21 @@ async fn other_sites_methods_and_paths_are_refused() {
     assert_eq!(send(foreign.expect("a request")).await, StatusCode::FORBIDDEN);
     let site = request().header("sec-fetch-site", "cross-site").body(Body::empty());
     assert_eq!(send(site.expect("a request")).await, StatusCode::FORBIDDEN);
+    let from_site = |request: axum::http::request::Builder, mode, to| {
+        let request = request.header(header::HOST, "shop.example");
+        let request = request.header("sec-fetch-site", "cross-site").header("sec-fetch-mode", mode);
+        request.header("sec-fetch-dest", to).body(Body::empty()).expect("a request")
+    };
+    for path in ["/", "/table/customers", "/schema"] {
+        let link = from_site(Request::get(path), "navigate", "document");
+        assert_eq!(send(link).await, StatusCode::OK, "a link to {path}");
+    }
+    for (mode, to) in [("navigate", "iframe"), ("no-cors", "image"), ("cors", "empty")] {
+        let other = from_site(Request::get("/"), mode, to);
+        assert_eq!(send(other).await, StatusCode::FORBIDDEN, "{mode} to {to}");
+    }
+    let form = from_site(Request::post("/"), "navigate", "document");
+    assert_eq!(send(form).await, StatusCode::METHOD_NOT_ALLOWED, "a form");
     let post = Request::post("/").body(Body::empty());
     assert_eq!(send(post.expect("a request")).await, StatusCode::METHOD_NOT_ALLOWED);
     for path in

@@ -73,6 +73,17 @@ fn a_server_is_compared_with_files() {
 }
 
 #[test]
+fn the_password_of_a_server_is_not_shown() {
+    let Some(schema) = Schema::new("password", 1) else { return };
+    // The server of the tests trusts local connections, and ignores the password.
+    let place = format!("{}&password=unseen", schema.place().display());
+    for command in [&["recover"][..], &["--json", "recover"]] {
+        let shown = text_of(command, place.as_ref(), &[]);
+        assert!(shown.contains("password=***") && !shown.contains("unseen"), "{shown}");
+    }
+}
+
+#[test]
 fn declarations_are_checked_against_a_server() {
     let Some(schema) = Schema::new("check", 30) else { return };
     let dir = tempfile::tempdir().expect("a directory");

@@ -158,6 +158,35 @@ fn prose_rows_and_errors_fit_the_terminal() {
 }
 
 #[test]
+fn a_terminal_gets_a_part_of_many_rows_and_no_control_characters() {
+    let dir = tempfile::tempdir().expect("a directory");
+    store(dir.path(), 130);
+    let path = dir.path().to_str().expect("text");
+    for (arguments, lines, what) in [
+        (&["keys", path, "customers"][..], 101, "keys"),
+        (&["find", path, "customers", "town"], 20, "rows"),
+    ] {
+        let Some(shown) = in_terminal_of(200, arguments) else { return };
+        let note = format!("more {what} follow: `--after 0x");
+        assert!(shown.contains(&note), "{shown}");
+        let lines_of_rows = shown.split("note:").next().unwrap_or_default().lines().count();
+        assert_eq!(lines_of_rows, lines, "{shown}");
+    }
+    {
+        let store = index_table::Store::open(dir.path()).expect("a store");
+        let customers = CustomerRepository::open(&store).expect("a table");
+        let own = support::Customer { town: "a\u{9b}b".to_owned(), ..customer(1000) };
+        store.transaction(|txn| customers.insert(txn, &own)).expect("a commit");
+    }
+    let csv = ["rows", path, "customers", "primary_key", "1000", "--format", "csv"];
+    let shown = in_terminal_of(200, &csv).expect("a terminal");
+    assert!(shown.contains("a\\u{9b}b"), "{shown}");
+    let output = Command::new(example("rows")).args(csv).output().expect("a process");
+    let exact = String::from_utf8(output.stdout).expect("text");
+    assert!(exact.contains("a\u{9b}b"), "a file has the value itself: {exact}");
+}
+
+#[test]
 fn long_work_shows_its_rate_and_the_remaining_time() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();

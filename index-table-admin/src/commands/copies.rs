@@ -1,6 +1,7 @@
 //! Checking, copying and cleaning a whole store.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
     process, thread,
@@ -8,19 +9,19 @@ use std::{
 };
 
 use clap::Args;
-use index_table::{__private::admin::instant, CommitNumber, Error, Progress, Store};
+use index_table::{__private::admin::instant, CommitNumber, Error, IndexState, Progress, Store};
 use serde_json::json;
 
 use crate::{
     cli::Written,
     crash,
-    failure::{Code, Failure},
+    failure::{Code, Failure, joined},
     interrupt::on_ctrl_c,
     names,
     open::{DATA, Opened, store_around},
     output::Output,
     progress::Bar,
-    server::Server,
+    server::{Server, shown},
 };
 
 /// The end of the name of an incomplete copy that is being removed.
@@ -33,10 +34,10 @@ pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
     drop(bar);
     let missing = opened.missing_shards();
     if !missing.is_empty() {
-        let message = format!("the available shards are intact; {}", missing.join("; "));
+        let message = format!("the available shards are intact; {}", joined(&missing));
         return Err(Failure::new(Code::Unavailable, message));
     }
-    let path = dir.display().to_string();
+    let path = shown(dir);
     Ok(out.put(&json!({ "store": path, "intact": true }), |text| {
         writeln!(text, "the pages of `{path}` are intact")
     })?)
@@ -54,8 +55,85 @@ pub(crate) fn copy(out: &Output, dir: &Path, to: &Path, compact: bool) -> Result
     copied(out, dir, to)
 }
 
+/// Copies a store, and checks the pages of the copy before it gets its name.
+pub(crate) fn backup(
+    out: &Output,
+    dir: &Path,
+    to: &Path,
+    (compact, checks): (bool, bool),
+) -> Result<(), Failure> {
+    // A compact copy is made from pages that are checked.
+    if compact || !checks || Server::of(dir)?.is_some() {
+        return copy(out, dir, to, compact);
+    }
+    let opened = Opened::to_read(out, dir)?;
+    check_place(to, dir)?;
+    clean_on_ctrl_c(out, to);
+    let unchecked = unchecked(to);
+    let bar = Bar::new();
+    let copied_to = opened.store.backup(&unchecked).progress(|at| bar.show(at)).run();
+    copied_to.map_err(|error| of_copy(error, to))?;
+    drop(bar);
+    let placed = check_copy(&unchecked, dir).and_then(|()| {
+        let placed = fs::rename(&unchecked, to).and_then(|()| sync_directory(to));
+        placed.map_err(|error| {
+            Failure::other(format!("`{}` can't be created: {error}", to.display()))
+        })
+    });
+    if placed.is_err() {
+        // The first error is returned.
+        let _ = fs::remove_dir_all(&unchecked);
+    }
+    placed?;
+    copied(out, dir, to)
+}
+
+/// Checks a copy, and removes the files that opening it has created.
+fn check_copy(copy: &Path, dir: &Path) -> Result<(), Failure> {
+    let before = files_in(copy);
+    let checked = (|| {
+        let store = Store::options().create(false).read_only(true).open(copy)?;
+        let bar = Bar::new();
+        store.check_with(&mut |at| bar.show(at))
+    })();
+    for file in files_in(copy).difference(&before) {
+        let _ = fs::remove_file(file);
+    }
+    checked.map_err(|error| {
+        let Failure { code, message, .. } = error.into();
+        let message = message.replace(&*copy.to_string_lossy(), &dir.to_string_lossy());
+        Failure::new(code, format!("{message}; there is no copy, and `--no-check` makes one"))
+    })
+}
+
+/// Returns the files in a directory and in the directories of shards in it.
+fn files_in(dir: &Path) -> BTreeSet<PathBuf> {
+    let mut all = BTreeSet::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all.extend(files_in(&path));
+        } else {
+            all.insert(path);
+        }
+    }
+    all
+}
+
+/// Syncs the directory with the name of a copy. Other systems than Unix can't open a directory.
+fn sync_directory(to: &Path) -> io::Result<()> {
+    let parent = to.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if cfg!(unix) { fs::File::open(parent)?.sync_all() } else { Ok(()) }
+}
+
+/// Returns the path of a copy that is not checked yet.
+fn unchecked(to: &Path) -> PathBuf {
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    to.with_file_name(format!(".{name}.{}-unchecked.partial", process::id()))
+}
+
 fn copied(out: &Output, from: &Path, to: &Path) -> Result<(), Failure> {
-    let (from, to) = (from.display().to_string(), to.display().to_string());
+    let (from, to) = (shown(from), to.display().to_string());
     Ok(out.put(&json!({ "store": from, "copy": to }), |text| {
         writeln!(text, "copied `{from}` to `{to}`")
     })?)
@@ -66,7 +144,7 @@ pub(super) fn check_place(to: &Path, from: &Path) -> Result<(), Failure> {
     if Server::of(to)?.is_some() {
         return Err(Failure::arguments("a copy is a directory, and not on a server"));
     }
-    let shown = to.display();
+    let place = to.display();
     let parent = match to.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -86,7 +164,7 @@ pub(super) fn check_place(to: &Path, from: &Path) -> Result<(), Failure> {
             None => return Ok(()),
         },
     };
-    Err(Failure::other(format!("`{shown}` {reason}")))
+    Err(Failure::other(format!("`{place}` {reason}")))
 }
 
 /// Returns the failure of a copy, with advice if its directory can't be created.
@@ -148,12 +226,13 @@ fn partial_copies(to: &Path) -> Vec<PathBuf> {
         None => return Vec::new(),
     };
     let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let start = format!(".{name}.{}-", process::id());
+    // A copy that is checked afterwards has a partial name itself.
+    let starts = [format!(".{name}.{}-", process::id()), format!("..{name}.{}-", process::id())];
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let own = entries.filter(|entry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        name.starts_with(&start) && name.ends_with(".partial")
+        starts.iter().any(|it| name.starts_with(it)) && name.ends_with(".partial")
     });
     own.map(|entry| entry.path()).collect()
 }
@@ -266,13 +345,25 @@ pub(crate) fn recover(out: &Output, store: &Written) -> Result<(), Failure> {
     let opened = Opened::to_write(out, store)?;
     let missing = opened.missing_shards();
     if !missing.is_empty() {
-        return Err(Failure::new(Code::Unavailable, missing.join("; ")));
+        return Err(Failure::new(Code::Unavailable, joined(&missing)));
     }
-    let path = store.dir.display().to_string();
+    let path = shown(&store.dir);
     Ok(out.put(&json!({ "store": path }), |text| writeln!(text, "`{path}` can be read"))?)
 }
 
 pub(crate) fn drop_retired(out: &Output, store: &Written) -> Result<(), Failure> {
+    if store.dry_run {
+        let catalog = Opened::to_read(out, &store.dir)?.catalog()?;
+        let retired: Vec<_> = catalog
+            .tables
+            .iter()
+            .flat_map(|table| table.indexes.iter().map(move |index| (table, index)))
+            .filter(|(_, index)| index.state == IndexState::Retired)
+            .map(|(table, index)| format!("`{}.{}`", table.name, index.name))
+            .collect();
+        let names = if retired.is_empty() { "nothing".to_owned() } else { retired.join(", ") };
+        return Ok(out.would(&format!("drop {names}"))?);
+    }
     let opened = Opened::to_write(out, store)?;
     let dropped = opened.store.drop_retired()?;
     Ok(out.put(&json!({ "dropped": dropped }), |text| match dropped.as_slice() {

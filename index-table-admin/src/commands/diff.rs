@@ -18,11 +18,11 @@ use super::{
 };
 use crate::{
     cli::unless_closed,
-    failure::{Code, Failure},
+    failure::{Code, Failure, joined},
     names::unknown,
     open::Opened,
     output::Output,
-    value::printable,
+    value::{escaped_json, printable},
 };
 
 /// Two stores whose rows are compared.
@@ -85,9 +85,10 @@ impl Diff {
                 let place = if find(&tables).is_some() { "first" } else { "second" };
                 has_differences = true;
                 let line = if out.json {
-                    json!({ "table": name, "only_in": place }).to_string()
+                    escaped_json(&json!({ "table": name, "only_in": place }).to_string())
+                        .into_owned()
                 } else {
-                    format!("table `{name}`: only in the {place} store")
+                    format!("table `{}`: only in the {place} store", printable(&name))
                 };
                 unless_closed(writeln!(lines, "{line}"))?;
                 continue;
@@ -106,14 +107,18 @@ impl Diff {
                 left -= 1;
                 let key = keys::json_of(&primary, key)?;
                 let line = if out.json {
-                    json_line(&name, &key, &difference)?.to_string()
+                    escaped_json(&json_line(&name, &key, &difference)?.to_string()).into_owned()
                 } else {
                     text_line(&name, &key, &difference)?
                 };
                 unless_closed(writeln!(lines, "{line}"))
             })?;
             has_differences |= counts.differences() > 0;
-            let line = if out.json { counts.json(&name).to_string() } else { counts.text(&name) };
+            let line = if out.json {
+                escaped_json(&counts.json(&name).to_string()).into_owned()
+            } else {
+                printable(&counts.text(&name))
+            };
             unless_closed(writeln!(lines, "{line}"))?;
         }
         unless_closed(lines.flush())?;
@@ -159,7 +164,7 @@ impl Diff {
             let opened = Opened::to_read(out, place)?;
             let missing = opened.missing_shards();
             if !missing.is_empty() {
-                return Err(Failure::new(Code::Unavailable, missing.join("; ")));
+                return Err(Failure::new(Code::Unavailable, joined(&missing)));
             }
             return Ok(Compared { opened, _copy: None });
         };

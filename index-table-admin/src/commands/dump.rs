@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use index_table::__private::admin::UntypedRange;
+use index_table::__private::admin::{UntypedField, UntypedRange};
 
 use super::rows::Shown;
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     interrupt::{is_stopping, stop_after, stop_on_ctrl_c},
     open::Opened,
     output::Output,
+    part,
     progress::Bar,
     typed::Declared,
     value,
@@ -52,7 +53,7 @@ impl Dump {
         let table = Shown::open(&opened, declared, &self.table)?;
         let untyped = &table.untyped;
         let range = UntypedRange {
-            after: self.position()?.map(|key| (Vec::new(), key)),
+            after: self.position(&untyped.primary_key())?.map(|key| (Vec::new(), key)),
             ..UntypedRange::default()
         };
         stop_on_ctrl_c(out);
@@ -101,12 +102,15 @@ impl Dump {
         ended(out, end, cursor.as_deref())
     }
 
-    /// Reads the cursor, a primary key.
-    fn position(&self) -> Result<Option<Vec<u8>>, Failure> {
+    /// Reads the cursor, a primary key with these fields.
+    fn position(&self, primary: &[UntypedField]) -> Result<Option<Vec<u8>>, Failure> {
         let Some(cursor) = &self.after else { return Ok(None) };
-        let key = value::bytes(cursor).ok_or_else(|| {
-            Failure::arguments(format!("`{cursor}` is not a cursor of an earlier call of `dump`"))
-        })?;
+        let key =
+            value::bytes(cursor).filter(|key| part::is_key(primary, key)).ok_or_else(|| {
+                Failure::arguments(format!(
+                    "`{cursor}` is not a cursor of an earlier call of `dump`"
+                ))
+            })?;
         Ok(Some(key))
     }
 }
@@ -116,7 +120,7 @@ fn ended(out: &Output, end: End, cursor: Option<&str>) -> Result<(), Failure> {
     match (end, cursor) {
         (End::Limit, None) => Ok(()),
         (End::Limit, Some(cursor)) => {
-            out.more(cursor);
+            out.more("rows", cursor);
             Ok(())
         }
         (End::Time, _) => {

@@ -13,8 +13,12 @@ use crate::{
     names::unknown,
     open::{self, Opened},
     output::{Align, Grid, Output},
-    value,
+    part,
+    value::{self, escaped_json},
 };
+
+/// The maximum number of keys on a terminal.
+const ON_TERMINAL: u64 = 100;
 
 #[derive(Debug, Args)]
 pub(crate) struct Keys {
@@ -30,9 +34,12 @@ pub(crate) struct Keys {
     /// The key before which the list ends.
     #[arg(long, num_args = 1.., value_name = "VALUE", allow_negative_numbers = true)]
     to: Vec<String>,
-    /// At most this number of keys.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    limit: u64,
+    /// At most this number of keys. Default: 100 on a terminal, and otherwise all.
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// The keys after this cursor, which an earlier call has printed.
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<String>,
     /// In descending order.
     #[arg(long)]
     rev: bool,
@@ -56,30 +63,36 @@ impl Keys {
             }
         };
         let bounded = if index.is_some() { &own } else { &primary };
-        let range = UntypedRange {
+        let mut range = UntypedRange {
             index,
             start: bound(bounded, &self.from)?.unwrap_or_default(),
             end: bound(bounded, &self.to)?,
             reverse: self.rev,
             ..UntypedRange::default()
         };
+        if let Some(cursor) = &self.after {
+            part::continue_after(&mut range, cursor, (&own, &primary))?;
+        }
         let txn = opened.store.read()?;
-        let mut left = self.limit;
+        let mut left = out.limit(self.limit, ON_TERMINAL);
         if left == 0 {
             return Ok(());
         }
         let mut lines = BufWriter::new(io::stdout().lock());
         let mut grid = Grid::new(own.iter().chain(&primary).map(|field| (field.name, Align::Left)));
-        let mut cut = false;
+        let (mut last, mut cut) = (None, false);
         table.each_entry(&txn, &range, |entry| {
             if left == 0 {
                 cut = true;
                 return Ok(false);
             }
             left -= 1;
+            let (key, primary_key): &mut (Vec<u8>, Vec<u8>) = last.get_or_insert_default();
+            entry.key.clone_into(key);
+            entry.primary_key.clone_into(primary_key);
             let shown = if out.json {
                 let object = object(&own, entry.key, &primary, entry.primary_key)?;
-                unless_closed(writeln!(lines, "{object}"))?
+                unless_closed(writeln!(lines, "{}", escaped_json(&object.to_string())))?
             } else {
                 let mut cells = cells(&own, entry.key)?;
                 cells.extend(cells_of(&primary, entry.primary_key)?);
@@ -92,8 +105,8 @@ impl Keys {
             unless_closed(out.grid(&mut lines, &mut grid))?;
         }
         unless_closed(lines.flush())?;
-        if cut && !out.json {
-            out.note(&format!("more keys follow; `--limit` is {}", self.limit));
+        if let Some((key, primary_key)) = last.filter(|_| cut) {
+            out.more("keys", &part::cursor(&key, &primary_key));
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The commands.
 
 pub(crate) mod analyze;
+pub(crate) mod archive;
 pub(crate) mod copies;
 pub(crate) mod diff;
 pub(crate) mod dump;
@@ -8,6 +9,8 @@ pub(crate) mod keys;
 pub(crate) mod moving;
 pub(crate) mod overview;
 pub(crate) mod readers;
+pub(crate) mod recovery;
+pub(crate) mod replaced;
 mod restored;
 pub(crate) mod rows;
 pub(crate) mod salvage;

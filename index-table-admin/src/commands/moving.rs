@@ -42,16 +42,27 @@ impl Open {
     fn of_any(opened: Opened, declared: &[Declared]) -> Result<Self, Failure> {
         let catalog = opened.catalog()?;
         let exists = |table: &&Declared| catalog.tables.iter().any(|own| own.name == table.name);
-        let tables = declared.iter().filter(exists).map(|table| table.open(&opened.store));
+        let tables = declared.iter().filter(exists).map(|table| {
+            if opened.store.is_read_only() {
+                table.open_online(&opened.store)
+            } else {
+                table.open(&opened.store)
+            }
+        });
         Ok(Self { _tables: tables.collect::<Result<_, _>>()?, opened })
     }
 
     fn to_write(out: &Output, store: &Written, declared: &[Declared]) -> Result<Self, Failure> {
-        Self::new(Opened::to_write(out, store)?, declared)
+        Self::new(Self::opened(out, store)?, declared)
     }
 
     fn any_to_write(out: &Output, store: &Written, declared: &[Declared]) -> Result<Self, Failure> {
-        Self::of_any(Opened::to_write(out, store)?, declared)
+        Self::of_any(Self::opened(out, store)?, declared)
+    }
+
+    /// A dry run opens the store for reading.
+    fn opened(out: &Output, store: &Written) -> Result<Opened, Failure> {
+        if store.dry_run { Opened::to_read(out, &store.dir) } else { Opened::to_write(out, store) }
     }
 
     fn store(&self) -> Result<&Store, Failure> {
@@ -124,6 +135,10 @@ impl Move {
             return show(out, &Moved::default());
         }
         open.check_shard(&self.to)?;
+        if self.dir.dry_run {
+            let Self { map, keys, to, .. } = self;
+            return Ok(out.would(&format!("move the keys {keys} of shard map `{map}` to `{to}`"))?);
+        }
         run(out, &open, (&self.map, span, &self.to), self.offline)
     }
 }
@@ -158,6 +173,9 @@ impl MoveTable {
             return show(out, &Moved::default());
         }
         open.check_shard(to)?;
+        if self.dir.dry_run {
+            return Ok(out.would(&format!("move table `{table}` to `{to}`"))?);
+        }
         let store = open.store()?;
         on_ctrl_c(out, CONTINUES, || ());
         let is_own = |own: &MoveInfo| own.is_table && own.map == table && own.to == to;
@@ -181,6 +199,10 @@ impl AddShard {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let open = Open::any_to_write(out, &self.dir, declared)?;
         let name = self.name.as_str();
+        if self.dir.dry_run {
+            let place = self.directory.display();
+            return Ok(out.would(&format!("add shard `{name}` in `{place}`"))?);
+        }
         open.opened.store.add_shard(name, &self.directory)?;
         let directory = self.directory.display().to_string();
         let value = json!({ "shard": name, "directory": directory });
@@ -219,6 +241,12 @@ impl Split {
                 self.map, self.at
             ))
         })?;
+        if self.dir.dry_run {
+            let Self { map, at, to, .. } = self;
+            let what =
+                format!("split shard map `{map}` at {at}, and move the upper part to `{to}`");
+            return Ok(out.would(&what)?);
+        }
         run(out, &open, (&self.map, (start, end), &self.to), self.offline)
     }
 }
@@ -358,7 +386,10 @@ impl Unfinished {
     pub(crate) fn resume(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let open = Open::to_write(out, &self.dir, declared)?;
         let store = open.store()?;
-        self.find(store)?;
+        let own = self.find(store)?;
+        if self.dir.dry_run {
+            return Ok(out.would(&format!("continue move {} to `{}`", own.id, own.to))?);
+        }
         on_ctrl_c(out, CONTINUES, || ());
         let bar = Bar::new();
         let moved = store.resume_move(self.id).progress(|at: Progress| bar.show(at)).run()?;
@@ -375,8 +406,13 @@ impl Unfinished {
                 self.find(store)?.to
             )));
         }
+        if self.dir.dry_run {
+            return Ok(out.would(&format!("cancel move {id}"))?);
+        }
         store.cancel_move(id)?;
-        Ok(out.put(&json!({ "cancelled": id }), |text| writeln!(text, "cancelled move {id}"))?)
+        Ok(out.put(&json!({ "cancelled": id.to_string() }), |text| {
+            writeln!(text, "cancelled move {id}")
+        })?)
     }
 }
 
@@ -406,23 +442,15 @@ pub(crate) struct Rebalance {
     /// The percentage by which a shard may exceed the average.
     #[arg(long, value_name = "PERCENT", default_value_t = 10)]
     tolerance: u32,
-    /// Show the moves, and move nothing. This only reads.
-    #[arg(long)]
-    dry_run: bool,
 }
 
 impl Rebalance {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = if self.dry_run {
-            Opened::to_read(out, &self.dir.dir)?
-        } else {
-            Opened::to_write(out, &self.dir)?
-        };
-        let open = Open::new(opened, declared)?;
+        let open = Open::to_write(out, &self.dir, declared)?;
         open.keys(&self.map)?;
         self.onto.iter().try_for_each(|shard| open.check_shard(shard))?;
         let store = open.store()?;
-        if !self.dry_run {
+        if !self.dir.dry_run {
             on_ctrl_c(out, CONTINUES, || ());
             let unfinished = store.moves()?;
             for own in unfinished.iter().filter(|own| own.map == self.map) {
@@ -440,7 +468,7 @@ impl Rebalance {
             rebalance = rebalance.onto(self.onto.iter().map(String::as_str));
         }
         let plan = rebalance.plan()?;
-        let moved = if self.dry_run { None } else { Some(moved(&plan)?) };
+        let moved = if self.dir.dry_run { None } else { Some(moved(&plan)?) };
         let mut value = plan_json(store, &self.map, &plan);
         if let (Some(moved), Value::Object(fields)) = (&moved, &mut value) {
             fields.insert("moved_rows".to_owned(), moved.rows.into());

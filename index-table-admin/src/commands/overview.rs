@@ -9,7 +9,7 @@ use index_table::{
 use serde_json::json;
 
 use crate::{
-    failure::{Code, Failure},
+    failure::{Code, Failure, joined},
     names::unknown,
     open::Opened,
     output::{Align, Grid, Output, bytes},
@@ -162,7 +162,7 @@ pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
     let sizes = match opened.store.sizes() {
         Err(Error::ShardUnavailable { .. }) if !missing.is_empty() => {
             let message =
-                format!("{}; `shards` shows the sizes of the other shards", missing.join("; "));
+                format!("{}; `shards` shows the sizes of the other shards", joined(&missing));
             return Err(Failure::new(Code::Unavailable, message));
         }
         sizes => sizes?,

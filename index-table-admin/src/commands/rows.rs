@@ -1,13 +1,16 @@
 //! Single rows, and queries by an index.
 
-use std::io::{self, BufWriter, Write};
+use std::{
+    borrow::Cow,
+    io::{self, BufWriter, Write},
+};
 
 use clap::Args;
 use index_table::{
     __private::admin::{KeyBuf, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
     ReadTxn,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     cli::{Dir, Written, unless_closed},
@@ -17,10 +20,10 @@ use crate::{
     output::Output,
     part::{self, Next},
     typed::{Declared, Typed},
-    value,
+    value::{self, escaped_json},
 };
 
-use super::writes::{Target, refused};
+use super::writes::{Target, in_transaction, refused};
 
 /// A row by its primary key.
 #[derive(Debug, Args)]
@@ -53,12 +56,17 @@ impl Key<Dir> {
 
 impl Key<Written> {
     pub(crate) fn delete(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(out, &self.dir)?;
+        let opened = Opened::to_try(out, &self.dir)?;
         let Target { table, .. } = &Target::open(&opened, declared, &self.table)?;
         let primary_key = self.encoded(&table.untyped().primary_key())?;
-        let deleted = opened.store.transaction(|txn| table.delete_encoded(txn, &primary_key));
+        let deleted = in_transaction(&opened.store, self.dir.dry_run, |txn| {
+            table.delete_encoded(txn, &primary_key)
+        });
         if !deleted.map_err(refused)? {
             return Err(self.missing());
+        }
+        if self.dir.dry_run {
+            return Ok(out.would("delete 1 row")?);
         }
         Ok(out.put(&json!({ "deleted": 1 }), |text| writeln!(text, "deleted 1 row"))?)
     }
@@ -97,15 +105,18 @@ pub(crate) struct Find {
     /// The values of the leading fields of its key.
     #[arg(allow_negative_numbers = true)]
     values: Vec<String>,
-    /// At most this number of rows.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    limit: u64,
+    /// At most this number of rows. Default: 20 on a terminal, and otherwise all.
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
     #[command(flatten)]
     part: Part,
     /// Print the number of rows only.
     #[arg(long, conflicts_with_all = ["after", "rev"])]
     count: bool,
 }
+
+/// The maximum number of rows on a terminal.
+const ON_TERMINAL: u64 = 20;
 
 /// The part of an index.
 #[derive(Debug, Args)]
@@ -147,9 +158,16 @@ impl Shown {
 
     /// Appends a row in one line.
     pub(super) fn append(&self, row: &UntypedEntry<'_>, out: &mut String) -> Result<(), Failure> {
-        match &self.typed {
-            Some(typed) => out.push_str(&typed.show(row)?),
-            None => self.untyped.append_json(row, out)?,
+        if let Some(typed) = &self.typed {
+            out.push_str(&escaped_json(&typed.show(row)?));
+            return Ok(());
+        }
+        let begin = out.len();
+        self.untyped.append_json(row, out)?;
+        let own = out.get(begin..).unwrap_or_default();
+        if let Cow::Owned(escaped) = escaped_json(own) {
+            out.truncate(begin);
+            out.push_str(&escaped);
         }
         Ok(())
     }
@@ -192,7 +210,8 @@ impl Find {
         let table = Shown::open(&opened, declared, &self.table)?;
         let untyped = &table.untyped;
         let fields = table.fields(&self.index)?;
-        let range = self.part.bounds(&self.index, &self.values, &fields)?;
+        let primary = untyped.primary_key();
+        let range = self.part.bounds(&self.index, &self.values, (&fields, &primary))?;
         let txn = opened.store.read()?;
         if self.count {
             let count = untyped.count(&txn, &range)?;
@@ -200,7 +219,7 @@ impl Find {
         }
         let (mut last, mut more) = (None, false);
         let mut lines = BufWriter::new(io::stdout().lock());
-        let mut left = self.limit;
+        let mut left = out.limit(self.limit, ON_TERMINAL);
         if out.json {
             unless_closed(write!(lines, "{{\"items\":["))?;
         }
@@ -226,20 +245,23 @@ impl Find {
         if out.json {
             let next = json!(next);
             unless_closed(writeln!(lines, "],\"next\":{next}}}"))?;
-        } else if let Some(next) = next {
-            out.more(&next);
+            return unless_closed(lines.flush()).map(drop);
         }
-        unless_closed(lines.flush()).map(drop)
+        unless_closed(lines.flush())?;
+        if let Some(next) = next {
+            out.more("rows", &next);
+        }
+        Ok(())
     }
 }
 
 impl Part {
-    /// Returns the range of the index with these values of its leading fields.
+    /// Returns the range of the index with these values of its leading fields. `fields` are those of the index, and of the primary key.
     pub(super) fn bounds(
         &self,
         index: &str,
         values: &[String],
-        fields: &[UntypedField],
+        fields: (&[UntypedField], &[UntypedField]),
     ) -> Result<UntypedRange, Failure> {
         let next = match (&self.starting_with, &self.range) {
             (Some(text), _) => Next::StartingWith(text),
@@ -262,15 +284,77 @@ pub(crate) fn find<'d>(declared: &'d [Declared], name: &str) -> Result<&'d Decla
     declared.iter().find(|table| table.name == name).ok_or_else(|| unknown("table", name, names))
 }
 
-/// Returns JSON with a line for each field.
+/// Returns JSON with a line for each value. The order of fields and the form of numbers stay.
 fn indented(json: &str) -> String {
-    // The text in one line keeps all numbers exactly.
-    let fields: Value = serde_json::from_str(json).unwrap_or_default();
-    serde_json::to_string_pretty(&fields).unwrap_or_else(|_| json.to_owned())
+    let (mut lines, mut depth, mut is_text) =
+        (String::with_capacity(json.len() * 2), 0_usize, false);
+    let line = |lines: &mut String, depth: usize| {
+        lines.push('\n');
+        lines.extend(std::iter::repeat_n("  ", depth));
+    };
+    let mut characters = json.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => is_text = !is_text,
+            '\\' if is_text => {
+                lines.push(character);
+                lines.extend(characters.next());
+                continue;
+            }
+            _ => {}
+        }
+        match character {
+            '{' | '[' if !is_text => {
+                lines.push(character);
+                if let Some(end) = characters.next_if(|next| ['}', ']'].contains(next)) {
+                    lines.push(end);
+                } else {
+                    depth += 1;
+                    line(&mut lines, depth);
+                }
+            }
+            '}' | ']' if !is_text => {
+                depth = depth.saturating_sub(1);
+                line(&mut lines, depth);
+                lines.push(character);
+            }
+            ',' if !is_text => {
+                lines.push(character);
+                line(&mut lines, depth);
+            }
+            ':' if !is_text => lines.push_str(": "),
+            _ => lines.push(character),
+        }
+    }
+    lines
 }
 
 fn dangling(table: &str, index: &str) -> Failure {
     Failure::damage(format!(
         "an entry of the index `{index}` of table `{table}` has no row; run `verify`, and then `repair`"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indented_rows_keep_the_order_of_fields_and_the_form_of_numbers() {
+        let json = r#"{"b":1e400,"a":[],"c":{"z":"x\",:{","y":[1,{}]}}"#;
+        let lines = [
+            "{",
+            r#"  "b": 1e400,"#,
+            r#"  "a": [],"#,
+            r#"  "c": {"#,
+            r#"    "z": "x\",:{","#,
+            r#"    "y": ["#,
+            "      1,",
+            "      {}",
+            "    ]",
+            "  }",
+            "}",
+        ];
+        assert_eq!(indented(json), lines.join("\n"));
+    }
 }

@@ -169,7 +169,8 @@ pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
             shown(info.begun),
         ]);
         values.push(json!({
-            "move": info.id,
+            // A number of 64 bits is not exact in all programs.
+            "move": info.id.to_string(),
             "map": info.map,
             "is_table": info.is_table,
             "start": start,
@@ -185,13 +186,13 @@ pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
 }
 
 /// Shows a time with whole seconds.
-fn shown(time: SystemTime) -> String {
+pub(super) fn shown(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let parts = vec![PlainKey::Signed(seconds.into()), PlainKey::Unsigned(0)];
     PlainKey::Tuple(parts).show_as("instant").unwrap_or_default()
 }
 
 /// Returns the seconds since 1970.
-fn seconds(time: SystemTime) -> f64 {
+pub(super) fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -48,7 +48,8 @@ impl Rows {
         let table = Shown::open(&opened, declared, &self.table)?;
         let index = self.index.as_deref().unwrap_or(PRIMARY_KEY);
         let fields = table.fields(index)?;
-        let range = self.part.bounds(index, &self.values, &fields)?;
+        let primary = table.untyped.primary_key();
+        let range = self.part.bounds(index, &self.values, (&fields, &primary))?;
         let after = self.part.after.clone();
         let is_whole = self.columns.is_empty() && self.format == Format::Csv;
         stop_on_ctrl_c(out);
@@ -56,7 +57,8 @@ impl Rows {
         let (mut last, mut json) = (None, String::new());
         let (mut cut, mut is_interrupted) = (false, false);
         let to = BufWriter::new(io::stdout().lock());
-        let mut rows = Writer::new(to, self.format, self.columns);
+        let mut rows =
+            Writer::new(to, self.format, self.columns).shown_on_terminal(out.is_terminal);
         table.untyped.each_entry(&txn, &range, |entry| {
             is_interrupted = is_stopping();
             cut = is_interrupted || Some(rows.rows) == self.limit;
@@ -87,7 +89,7 @@ impl Rows {
             return Err(interrupted(next.or(after)));
         }
         if let Some(next) = next {
-            out.more(&next);
+            out.more("rows", &next);
         }
         Ok(())
     }

@@ -10,7 +10,10 @@ use std::{
 };
 
 use clap::Args;
-use index_table::{__private::admin::repairing, IndexState, OnDuplicate, Progress, VerifyReport};
+use index_table::{
+    __private::admin::{UntypedRange, repairing},
+    IndexState, OnDuplicate, Progress, VerifyReport,
+};
 use serde_json::json;
 
 use super::{rows::find, writes::PlainLoad};
@@ -57,6 +60,9 @@ impl Build {
                 "building an index needs the types of the program, which builds it when it opens the table; give \
                  `--rebuild TABLE INDEX` to give up a damaged index first",
             ));
+        }
+        if self.chosen.dir.dry_run {
+            return self.show(out);
         }
         let opened = repairing(|| Opened::to_write(out, &self.chosen.dir))?;
         on_ctrl_c(out, CONTINUES, || ());
@@ -125,6 +131,30 @@ impl Build {
     }
 }
 
+impl Build {
+    /// Shows the indexes that would be built.
+    fn show(&self, out: &Output) -> Result<(), Failure> {
+        let opened = repairing(|| Opened::to_read(out, &self.chosen.dir.dir))?;
+        let catalog = opened.catalog()?;
+        let mut names = Vec::new();
+        for table in &catalog.tables {
+            if self.chosen.table.as_ref().is_some_and(|only| *only != table.name) {
+                continue;
+            }
+            let is_built =
+                |state: &IndexState| !matches!(state, IndexState::Readable | IndexState::Retired);
+            let own = table.indexes.iter().filter(|index| {
+                self.rebuild.as_deref() == Some(&[table.name.clone(), index.name.clone()])
+                    || self.rebuild.is_none() && is_built(&index.state)
+            });
+            names.extend(own.map(|index| format!("`{}.{}`", table.name, index.name)));
+        }
+        let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+        let what = if self.rebuild.is_some() { "give up and build" } else { "build" };
+        Ok(out.would(&format!("{what} {names}"))?)
+    }
+}
+
 impl<D: Args> Chosen<D> {
     /// Returns the chosen tables. Without a choice, these are the declared tables that the store has.
     fn tables<'d>(
@@ -162,6 +192,10 @@ impl Chosen<Dir> {
 
 impl Chosen<Written> {
     pub(crate) fn repair(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        if self.dir.dry_run {
+            let dir = Dir { dir: self.dir.dir.clone() };
+            return Chosen { dir, table: self.table.clone() }.verify(out, declared);
+        }
         let opened = repairing(|| Opened::to_write(out, &self.dir))?;
         on_ctrl_c(out, "the table is unchanged; run the command again", || ());
         let mut reports = Vec::new();
@@ -180,6 +214,9 @@ impl Chosen<Written> {
     }
 
     pub(crate) fn upgrade(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        if self.dir.dry_run {
+            return self.older(out, declared);
+        }
         let opened = Opened::to_write(out, &self.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let mut reports = Vec::new();
@@ -201,6 +238,24 @@ impl Chosen<Written> {
     }
 }
 
+impl Chosen<Written> {
+    /// Counts the rows of older versions.
+    fn older(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_read(out, &self.dir.dir)?;
+        let (catalog, txn, mut rows) = (opened.catalog()?, opened.store.read()?, 0_u64);
+        for table in self.tables(&opened, declared)? {
+            let table = table.open_online(&opened.store)?.untyped();
+            let own = catalog.tables.iter().find(|own| own.name == table.name());
+            let version = own.map_or(0, |own| own.version);
+            table.each_entry(&txn, &UntypedRange::default(), |row| {
+                rows += u64::from(table.list_of(&row)?.0 < version);
+                Ok::<_, Failure>(true)
+            })?;
+        }
+        Ok(out.would(&format!("rewrite {rows} rows of older versions"))?)
+    }
+}
+
 /// The number of rows to delete between two reports of the progress.
 const BATCH: u64 = 1024;
 
@@ -215,6 +270,15 @@ pub(crate) struct Expire {
 
 impl Expire {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        if self.tables.dir.dry_run {
+            let opened = Opened::to_read(out, &self.tables.dir.dir)?;
+            let (mut rows, txn) = (0, opened.store.read()?);
+            for table in self.tables.tables(&opened, declared)? {
+                let table = table.open_online(&opened.store)?.untyped();
+                rows += table.expired(&txn, SystemTime::now())?.min(self.limit);
+            }
+            return Ok(out.would(&format!("delete {rows} expired rows"))?);
+        }
         let opened = Opened::to_write(out, &self.tables.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let (mut deleted, mut refused, mut missing) = (0, Vec::new(), BTreeSet::new());

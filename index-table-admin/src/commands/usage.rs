@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io::{Read as _, Write as _},
     net::{TcpStream, ToSocketAddrs as _},
+    path::Path,
     time::Duration,
 };
 
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     failure::{Code, Failure},
     output::{Align, Grid, Output},
+    server::shown,
 };
 
 /// The time limit for connecting, and for each read.
@@ -32,6 +34,7 @@ pub(crate) struct Usage {
 
 impl Usage {
     pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
+        let url = shown(Path::new(&self.url));
         let token = self.token.or_else(|| std::env::var("INDEX_TABLE_TOKEN").ok());
         let metrics = metrics(&self.url, token.as_deref().filter(|token| !token.is_empty()))?;
         let mut tables: BTreeMap<String, [u64; 6]> = BTreeMap::new();
@@ -65,8 +68,7 @@ impl Usage {
         }
         if tables.is_empty() {
             return Err(Failure::not_found(format!(
-                "`{}` has no counters of tables; give the address of the page, which ends before `metrics`",
-                self.url
+                "`{url}` has no counters of tables; give the address of the page, which ends before `metrics`"
             )));
         }
         let right = |name| (name, Align::Right);
@@ -162,6 +164,7 @@ impl<'t> Sample<'t> {
 
 /// Requests the metrics of a page.
 fn metrics(url: &str, token: Option<&str>) -> Result<String, Failure> {
+    let place = shown(Path::new(url));
     let Some(address) = url.strip_prefix("http://") else {
         let reason = if url.starts_with("https://") {
             "encrypted connections are not offered; connect on the machine of the service, or read `…/metrics` with \
@@ -170,7 +173,9 @@ fn metrics(url: &str, token: Option<&str>) -> Result<String, Failure> {
             "the counters are in the memory of the service that has the store open: give the address of its page, such as \
              `http://127.0.0.1:3000/admin/`"
         };
-        return Err(Failure::arguments(format!("the usage can't be read from `{url}`: {reason}")));
+        return Err(Failure::arguments(format!(
+            "the usage can't be read from `{place}`: {reason}"
+        )));
     };
     let (host, path) = address.split_once('/').unwrap_or((address, ""));
     let path = path.trim_end_matches('/');
@@ -183,7 +188,7 @@ fn metrics(url: &str, token: Option<&str>) -> Result<String, Failure> {
         ));
     }
     let unavailable = |reason: String| {
-        Failure::new(Code::Unavailable, format!("`{url}` can't be reached: {reason}"))
+        Failure::new(Code::Unavailable, format!("`{place}` can't be reached: {reason}"))
     };
     let with_port = if host.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok()) {
         host.to_owned()
@@ -208,10 +213,10 @@ fn metrics(url: &str, token: Option<&str>) -> Result<String, Failure> {
         "200" => Ok(body.to_owned()),
         "401" | "403" => Err(Failure::new(
             Code::Unavailable,
-            format!("`{url}` needs the secret of the page; give `--token`"),
+            format!("`{place}` needs the secret of the page; give `--token`"),
         )),
         "404" => Err(Failure::not_found(format!(
-            "there is no page at `{url}`; check the path at which the service mounts it"
+            "there is no page at `{place}`; check the path at which the service mounts it"
         ))),
         _ => Err(unavailable(format!("the status is `{status}`"))),
     }

@@ -88,7 +88,8 @@ impl<'l> List<'l> {
     /// Returns the range of the keys with these values. Without bounds, the last value is a prefix if it is text.
     pub(super) fn range(&self, after: Option<&str>) -> Result<UntypedRange, Failure> {
         let range = |values, next| {
-            part::range(self.index, &self.fields, (values, next), after, self.is_reverse())
+            let fields = (self.fields.as_slice(), self.table.primary_key());
+            part::range(self.index, (fields.0, &fields.1), (values, next), after, self.is_reverse())
         };
         let bound = |name| self.query.get(name).unwrap_or_default();
         let (from, to) = (bound("from"), bound("to"));

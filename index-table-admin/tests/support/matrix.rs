@@ -59,6 +59,10 @@ pub(crate) enum Uses {
     /// An unfinished move.
     Resumes,
     Cancels,
+    /// Writing a consumer or a dead letter, of which these stores have none.
+    Absent,
+    /// Nothing, since the arguments are refused first, with this exit code and a part of the error.
+    Refused(i32, &'static str),
 }
 
 impl Uses {
@@ -75,6 +79,7 @@ impl Uses {
                 | Self::MovesTable
                 | Self::Resumes
                 | Self::Cancels
+                | Self::Absent
         )
     }
 }
@@ -139,6 +144,13 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("rebalance", "STORE orders --dry-run", Uses::Plan, "north"),
     ("resume-move", "STORE MOVE", Uses::Resumes, "rows"),
     ("cancel-move", "STORE MOVE", Uses::Cancels, "cancelled"),
+    ("consumer", "STORE TABLE mailer --to-oldest", Uses::Absent, ""),
+    ("dead-letters", "STORE TABLE", Uses::Catalog, ""),
+    ("dead-letters", "STORE TABLE --drop 7", Uses::Absent, ""),
+    ("promote", "STORE", Uses::Refused(2, "not the directory of a follower"), ""),
+    ("rebuild-manager", "STORE north=north", Uses::Refused(5, "shard map manager"), ""),
+    ("archive", "STORE", Uses::Refused(3, "there is no archive"), ""),
+    ("restore-shard", "STORE south missing", Uses::Refused(3, "there is no"), ""),
 ];
 
 /// The commands that are run with the types, though they need none: tables have keys that only the types compute.
@@ -439,7 +451,10 @@ pub(crate) fn run_each(
             };
             let is_unchanged = !writes && !situation.is_in_use;
             let before = if is_unchanged { files(&store) } else { BTreeMap::new() };
-            let expected = expected(&format!("{command} {arguments}"), *uses);
+            let expected = match uses {
+                Uses::Refused(code, part) => FailsWith(*code, part),
+                uses => expected(&format!("{command} {arguments}"), *uses),
+            };
             if let Err(reason) = call.check(arguments, expected, part) {
                 let _ = writeln!(wrong, "{command} {arguments}, JSON {is_json}: {reason}");
             }

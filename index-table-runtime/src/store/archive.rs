@@ -16,7 +16,7 @@ use crate::{
     engine::{
         CommitNumber, CommittedRow,
         files::{self, DATA_FILE},
-        lmdb::{Archive, Base, Until, WatchedRows},
+        lmdb::{Archive, Base, Generation, Until, WatchedRows},
     },
     model::error::{Error, Result},
     usage::Progress,
@@ -251,6 +251,60 @@ impl<'a> RestoreArchive<'a> {
         complete(&partial.0, &BTreeMap::from([(0, last)]))?;
         partial.finish(path).map_err(io)?;
         Ok(last.into())
+    }
+}
+
+/// A part of an archive without a gap, for tools. From [`Store::archive_parts`].
+#[derive(Debug)]
+pub struct ArchivePart {
+    /// The number of the part.
+    pub generation: u64,
+    /// The time of the first state that can be restored.
+    pub from: SystemTime,
+    /// The time of the last commit that can be restored.
+    pub until: SystemTime,
+    /// The number of bases.
+    pub bases: u64,
+    /// The number of segments.
+    pub segments: u64,
+    /// The bytes of the bases and segments.
+    pub bytes: u64,
+    /// The number of commits in the segments, or the damage; `None` if the files were not verified.
+    pub outcome: Option<Result<u64>>,
+}
+
+impl Store {
+    /// Returns the parts of an archive without a gap, in order, for tools. With `verify`, all files are read, and their checksums are
+    /// compared; otherwise, the records of the last segment of each part are read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DamagedArchive`] if the manifest is damaged or a segment is missing; [`Error::Io`].
+    #[doc(hidden)]
+    pub fn archive_parts(
+        archive: impl AsRef<Path>,
+        verify: bool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Vec<ArchivePart>> {
+        let archive = Archive::open(archive.as_ref())?;
+        let generations = archive.generations()?;
+        let total = generations.iter().map(|own| own.bytes).sum();
+        let (begun, mut done) = (Instant::now(), 0);
+        let mut read = |bytes: u64| {
+            done += bytes;
+            progress(Progress::new("bytes", done, Some(total), begun));
+        };
+        let time = |nanoseconds| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
+        let part = |own: &Generation| ArchivePart {
+            generation: own.first.generation,
+            from: time(own.from),
+            until: time(own.until),
+            bases: own.bases,
+            segments: own.segments,
+            bytes: own.bytes,
+            outcome: verify.then(|| archive.verify(own, &mut read)),
+        };
+        Ok(generations.iter().map(part).collect())
     }
 }
 

@@ -15,6 +15,7 @@ mod parts;
 mod queries;
 mod ranges;
 mod recorded;
+mod recovery;
 mod scrub;
 mod shards;
 mod untyped;

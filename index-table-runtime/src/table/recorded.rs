@@ -108,6 +108,19 @@ impl Store {
         self.inner.engines.is_read_only()
     }
 
+    /// Whether the data file is one of LMDB with entries of another program.
+    ///
+    /// Cost: a read transaction, if the file has no catalog.
+    ///
+    /// # Errors
+    ///
+    /// The [errors of reading](crate::Error#common-errors).
+    #[doc(hidden)]
+    pub fn is_foreign(&self) -> Result<bool> {
+        let Some(engine) = self.inner.engines.lmdb() else { return Ok(false) };
+        engine.is_foreign()
+    }
+
     /// Returns the directory of the store; `None` if it has no files.
     #[doc(hidden)]
     #[must_use]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    failure::{Code, Failure},
+    failure::{Code, Failure, joined},
     open::Opened,
     output::Output,
     typed::Declared,
@@ -83,7 +83,7 @@ impl Schema {
         // A table may be in one of them only.
         let missing = opened.missing_shards();
         if !missing.is_empty() {
-            return Err(Failure::new(Code::Unavailable, missing.join("; ")));
+            return Err(Failure::new(Code::Unavailable, joined(&missing)));
         }
         match (file, self.format) {
             (Some(file), _) => check::run(out, &opened, &read(&file)?, self.rows),

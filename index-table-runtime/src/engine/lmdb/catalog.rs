@@ -154,6 +154,21 @@ impl Engine {
         self.catalog.get().is_some()
     }
 
+    /// Whether the file has entries of another program and no database of this crate.
+    pub(crate) fn is_foreign(&self) -> Result<bool> {
+        let Some(main) = self.main.get().filter(|_| !self.has_catalog()) else { return Ok(false) };
+        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let is_own = |name: &str| main.get(&txn, name.as_bytes()).map(|found| found.is_some());
+        let found = main.is_empty(&txn).and_then(|is_empty| {
+            let own = [CATALOG, SHARDS, SHARD, LIST_COPIES, SEQUENCES];
+            let found: heed::Result<Vec<_>> = own.into_iter().map(is_own).collect();
+            Ok(!is_empty && !found?.contains(&true))
+        });
+        // Before the pass.
+        drop(txn);
+        found.map_err(|error| self.error(error))
+    }
+
     /// Finds a database that another process may have created.
     pub(super) fn find_later(
         &self,

@@ -72,6 +72,7 @@ pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
 pub(crate) use follow::Left;
 pub(crate) use journal::archive::{
+    contents::Generation,
     follow::{
         BaseBefore, Followed, Following, Mark, archive_of_follower, mark_of_follower, position,
     },

@@ -6,7 +6,7 @@ mod original;
 use std::{
     collections::BTreeMap,
     fmt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -296,6 +296,16 @@ impl Follower {
     #[must_use]
     pub const fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Returns the archive that the follower in a directory has recorded; `None` if the directory is not that of a follower.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`]
+    #[doc(hidden)]
+    pub fn archive_of(path: impl AsRef<Path>) -> Result<Option<PathBuf>> {
+        lmdb::archive_of_follower(path.as_ref())
     }
 
     /// Returns the distance to the archive. The archive itself can be [behind](Store::archive_lag) the original. A follower

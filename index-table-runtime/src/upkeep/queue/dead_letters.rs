@@ -92,6 +92,39 @@ pub(crate) fn retry(store: &Store, table: &OpenTable) -> Result<Drained> {
     Ok(drained)
 }
 
+/// Removes the dead letter with this number, of the queue of a shard or of the only queue. Returns false if there is none.
+pub(crate) fn remove(
+    store: &Store,
+    table: &OpenTable,
+    (shard, number): (Option<&str>, u64),
+) -> Result<bool> {
+    let number = number | DEAD_LETTERS;
+    let removed = store.transaction(|txn| {
+        let (mut writer, ..) = txn.writer(table)?;
+        for queue in queues_in(writer.reader()) {
+            let reader = writer.reader();
+            let is_own = match reader.split().zip(queue) {
+                Some((split, own)) => shard == Some(&*split.name(own)?.to_string()),
+                None => shard.is_none(),
+            };
+            let found = reader_of(reader, queue)?.message(number)?.map(|(own, _)| own);
+            if !is_own || found != Some(number) {
+                continue;
+            }
+            let mut state = QueueState::read(table.schema, reader_of(reader, queue)?)?;
+            state.dead_letters = state.dead_letters.saturating_sub(1);
+            in_queue(&mut writer, queue, &mut |writer| {
+                writer.remove_message(number)?;
+                state.write(table.schema, writer)
+            })?;
+            return Ok(true);
+        }
+        Ok(false)
+    })?;
+    store.inner.signals.notify();
+    Ok(removed)
+}
+
 fn retry_queue(
     (rows, queue): (&TableRows, Option<ShardNumber>),
     writer: &mut Writer<'_, '_>,

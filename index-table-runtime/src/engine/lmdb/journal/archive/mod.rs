@@ -11,6 +11,7 @@
 //! | `base` | a copy of the data file at a pinned state |
 //! | `bases` | the bases of the shards of a store |
 //! | `worker` | the thread that moves segments from the journal to the outbox, and from there to the archive |
+//! | `contents` | the parts of an archive, and whether its files are intact |
 //! | `restore` | a data file as of any archived commit |
 //! | `watched` | the rows that the commits of a restore change |
 //! | `restore_shards` | the data files of all shards as of any archived commit |
@@ -23,6 +24,7 @@
 
 mod base;
 pub(super) mod bases;
+pub(in crate::engine::lmdb) mod contents;
 pub(crate) mod follow;
 pub(crate) mod format;
 mod handed;

@@ -112,8 +112,8 @@ pub(super) struct Growth {
 }
 
 /// The segments that follow a base.
-struct Chain {
-    segments: Vec<u64>,
+pub(super) struct Chain {
+    pub(super) segments: Vec<u64>,
     bytes: u64,
 }
 
@@ -415,7 +415,7 @@ impl Archive {
     }
 
     /// Returns the segments from a base to the end of its generation.
-    fn chain(&self, base: &Base) -> Result<Chain> {
+    pub(super) fn chain(&self, base: &Base) -> Result<Chain> {
         let mut chain = Chain { segments: Vec::new(), bytes: 0 };
         for segment in base.segment.. {
             let Some(Segment { path, file, is_complete }) =
@@ -437,7 +437,7 @@ impl Archive {
     }
 
     /// Opens a segment of a chain.
-    fn segment(&self, segment: u64) -> Result<Segment> {
+    pub(super) fn segment(&self, segment: u64) -> Result<Segment> {
         Segment::find(&self.directory, segment)?.ok_or_else(|| self.missing(segment))
     }
 

@@ -1,0 +1,120 @@
+//! What an archive has, and whether its files are intact.
+
+use std::{fs::File, io};
+
+use super::{
+    format::{Base, nanoseconds_of},
+    records::Records,
+    restore::{Archive, Segment, Step, Walked, damaged},
+};
+use crate::model::error::{Error, Result};
+
+/// A part of an archive without a gap.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Generation {
+    /// The first of its bases.
+    pub(crate) first: Base,
+    pub(crate) bases: u64,
+    pub(crate) segments: u64,
+    pub(crate) bytes: u64,
+    /// The times of the first state and of the last commit that can be restored, in nanoseconds since 1970.
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+}
+
+impl Archive {
+    /// Returns the generations, in order. The head of each segment is read, and the records of the last segment of each generation.
+    pub(crate) fn generations(&self) -> Result<Vec<Generation>> {
+        let mut all: Vec<Generation> = Vec::new();
+        for base in &self.bases {
+            let (time, bytes) = (nanoseconds_of(base.time), base.length);
+            match all.last_mut().filter(|own| own.first.generation == base.generation) {
+                Some(own) => {
+                    own.bases += 1;
+                    own.bytes += bytes;
+                    own.from = own.from.min(time);
+                    own.until = own.until.max(time);
+                    if base.segment < own.first.segment {
+                        own.first = *base;
+                    }
+                }
+                None => all.push(Generation {
+                    first: *base,
+                    bases: 1,
+                    segments: 0,
+                    bytes,
+                    from: time,
+                    until: time,
+                }),
+            }
+        }
+        all.iter_mut().try_for_each(|own| self.measure(own))?;
+        Ok(all)
+    }
+
+    fn measure(&self, own: &mut Generation) -> Result<()> {
+        let mut last = None;
+        for segment in self.chain(&own.first)?.segments {
+            let Segment { path, file, .. } = self.segment(segment)?;
+            let io = |source| Error::io(&path, source);
+            let length = file.metadata().map_err(io)?.len();
+            let Some(records) = Records::open(&file).map_err(io)? else { continue };
+            let head = records.head;
+            if head.generation != own.first.generation || head.identity != own.first.identity {
+                break;
+            }
+            own.segments += 1;
+            own.bytes += length;
+            if head.time > 0 {
+                own.until = own.until.max(nanoseconds_of(head.time));
+            }
+            last = Some((path, file));
+        }
+        let Some((path, file)) = last else { return Ok(()) };
+        let io = |source| Error::io(&path, source);
+        let Some(mut records) = Records::open(&file).map_err(io)? else { return Ok(()) };
+        while let Some(record) = records.next().map_err(io)? {
+            own.until = own.until.max(nanoseconds_of(record.time));
+        }
+        Ok(())
+    }
+
+    /// Reads the bases and the segments of a generation, and compares all checksums. Calls `read` with the number of bytes of each
+    /// piece. Returns the number of commits.
+    pub(crate) fn verify(&self, own: &Generation, read: &mut dyn FnMut(u64)) -> Result<u64> {
+        let first = own.first;
+        for base in self.bases.iter().filter(|base| base.generation == first.generation) {
+            self.verify_base(base, read)?;
+        }
+        let mut commits = 0;
+        let mut step = |_: &Walked<'_>| {
+            commits += 1;
+            Ok(Step::Next)
+        };
+        self.walk(&first, &mut step, read)?;
+        Ok(commits)
+    }
+
+    fn verify_base(&self, base: &Base, read: &mut dyn FnMut(u64)) -> Result<()> {
+        struct Hashing<'r>(blake3::Hasher, &'r mut dyn FnMut(u64));
+        impl io::Write for Hashing<'_> {
+            fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+                self.0.update(piece);
+                (self.1)(piece.len() as u64);
+                Ok(piece.len())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let path = self.base_directory(base).join(crate::engine::files::DATA_FILE);
+        let io = |source| Error::io(&path, source);
+        let mut hashing = Hashing(blake3::Hasher::new(), read);
+        let length = io::copy(&mut File::open(&path).map_err(io)?, &mut hashing).map_err(io)?;
+        if length != base.length || *hashing.0.finalize().as_bytes() != base.hash {
+            return Err(damaged(&self.directory, format!("the base {} is damaged", base.name())));
+        }
+        Ok(())
+    }
+}
