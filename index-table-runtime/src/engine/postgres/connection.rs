@@ -196,7 +196,7 @@ impl Connection {
         Self { client, driver, is_queued, statements, named, token }
     }
 
-    fn driver(&self) -> MutexGuard<'_, Driver> {
+    pub(super) fn driver(&self) -> MutexGuard<'_, Driver> {
         self.driver.lock()
     }
 
@@ -298,13 +298,14 @@ impl Connection {
         !self.is_queued.swap(true, Ordering::AcqRel)
     }
 
-    /// Sends the queued messages, unless another thread sends them.
-    pub(super) fn send_queued(&self) {
+    /// Sends the queued messages. Returns false if another thread uses the connection, which may send nothing: it must be called
+    /// again.
+    pub(super) fn send_queued(&self) -> bool {
+        let Some(mut driver) = self.driver.try_lock() else { return false };
+        // Before it is sent: later messages need another call.
         self.is_queued.store(false, Ordering::Release);
-        // Otherwise, that thread may have begun to wait before the statement was queued.
-        if let Some(mut driver) = self.driver.try_lock() {
-            driver.turn();
-        }
+        driver.turn();
+        true
     }
 
     /// Sends a statement without waiting for its result. The server runs it before all later statements of this

@@ -51,7 +51,8 @@ impl Ends {
             let mut state = self.shared.state();
             if !state.is_running {
                 drop(state);
-                connection.send_queued();
+                // Without a thread, a connection that another thread uses sends it later.
+                let _ = connection.send_queued();
                 return;
             }
             state.unsent.push(Arc::clone(connection));
@@ -92,10 +93,9 @@ impl Shared {
                 return;
             }
             thread::sleep(AFTER);
-            let unsent = std::mem::take(&mut self.state().unsent);
-            for connection in &unsent {
-                connection.send_queued();
-            }
+            let mut unsent = std::mem::take(&mut self.state().unsent);
+            unsent.retain(|connection| !connection.send_queued());
+            self.state().unsent.append(&mut unsent);
         }
     }
 }

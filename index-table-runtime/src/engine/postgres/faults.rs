@@ -53,6 +53,28 @@ fn the_lock_of_a_table_delays_neither_new_connections_nor_fences() {
     });
 }
 
+/// A thread has looked whether a connection is closed while the end of its transaction should have been sent.
+#[test]
+fn the_end_of_a_read_transaction_is_sent_although_its_connection_was_in_use() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let leased = engine.pool.take()?;
+        let connection = leased.get()?;
+        let read = format!("BEGIN; SELECT count(*) FROM {}", tables.facts.sql);
+        connection.simple(&read).expect("a read transaction");
+        let used = connection.driver();
+        engine.pool.ends.end(&connection);
+        std::thread::sleep(Duration::from_millis(100));
+        drop(used);
+        let other = engine.pool.open()?;
+        let lock = format!("BEGIN; LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", tables.facts.sql);
+        other.simple(&lock).expect("no other client reads the table");
+        other.simple("COMMIT").expect("the end");
+        leased.keep();
+        Ok(())
+    });
+}
+
 /// Returns another client of the store, with this time limit for responses.
 fn client(engine: &Engine, response: Duration) -> Result<Engine> {
     let options = Options::default().schema(&engine.schema).response_timeout(response);

@@ -54,7 +54,10 @@ pub(super) fn take_snapshots(starts: &[Arc<Start>], begin: &str, limit: Duration
     let mut unbegun: Vec<_> = unbegun.collect();
     let sent = unbegun.iter().map(|(_, connection)| connection.send_simple(&sql));
     let sent: Vec<_> = sent.collect();
-    unbegun.iter().for_each(|(_, connection)| connection.send_queued());
+    for (_, connection) in &unbegun {
+        // If another thread uses the connection, waiting for the response sends it.
+        let _ = connection.send_queued();
+    }
     let outcomes = sent.into_iter().zip(&unbegun).map(|(sent, (_, connection))| {
         let left = until.saturating_duration_since(Instant::now());
         connection.within(left, |_| sent.wait())
