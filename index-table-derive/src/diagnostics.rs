@@ -104,7 +104,7 @@ pub(crate) fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
 
 /// Returns the number of insertions, deletions, replacements and swaps of neighbours that convert `a` into
 /// `b` (the optimal string alignment distance).
-fn edit_distance(a: &str, b: &str) -> usize {
+pub(crate) fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut above: Vec<usize> = (0..=b.len()).collect();
     // The row before `above`, which swaps need, and its letter of `a`.

@@ -216,6 +216,10 @@ impl IndexAttr {
             let inside = inside.map(|group| shown(&text(group.stream()))).unwrap_or_default();
             let written = match key.form {
                 _ if inside.is_empty() => key.usage.to_owned(),
+                Form::Flag if !self.parts.is_empty() => {
+                    let message = format!("`{word}` takes no value; write all fields before it");
+                    return Err(syn::Error::new(word.span(), message));
+                }
                 Form::Flag => format!("#[index({inside}, {word})]"),
                 Form::Value if key.id == IndexKey::Include => format!("{word} = [{inside}]"),
                 Form::Value if inside.starts_with('"') || key.id == IndexKey::Filter => {

@@ -11,6 +11,7 @@ pub(crate) mod keys;
 pub(crate) mod reference;
 pub(crate) mod serde;
 pub(crate) mod table;
+pub(crate) mod words;
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
@@ -23,7 +24,7 @@ use self::index::IndexAttr;
 use self::reference::ReferenceAttr;
 use self::serde::SerdeKey;
 use self::table::TableAttr;
-use crate::diagnostics::{Diagnostics, suggestion};
+use crate::diagnostics::{Diagnostics, edit_distance};
 use crate::types::{shown, text};
 
 /// A key with its value. Each has its own span.
@@ -48,8 +49,8 @@ pub(crate) struct StructAttrs {
 pub(crate) struct FieldAttrs {
     /// The span of `#[primary_key]`.
     pub(crate) primary_key: Option<Span>,
-    /// The span of `#[id]` or `#[key]`, which may belong to another derive.
-    pub(crate) similar: Option<Span>,
+    /// An attribute such as `#[id]`, which may belong to another derive.
+    pub(crate) similar: Option<Similar>,
     /// The span of `#[revision]`.
     pub(crate) revision: Option<Span>,
     pub(crate) references: Vec<ReferenceAttr>,
@@ -79,15 +80,6 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
             primary_key = true;
         } else if path.is_ident("revision") {
             errors.error_on(path, "`#[revision]` is written on the field with the revision");
-        } else if path.is_ident("unique") {
-            let fields = arguments(attribute);
-            let fields = if fields.is_empty() { "field" } else { &fields };
-            errors.error_on(path, format!("this is written `#[index({fields}, unique)]`"));
-        } else if path.is_ident("foreign_key") {
-            errors.error_on(path, "a reference is written on its field: `#[references(Customer)]`");
-        } else if path.is_ident("primary") || path.is_ident("pk") {
-            errors.error_on(path, keys::MARK_PRIMARY_KEY);
-            primary_key = true;
         }
     }
     primary_key |= table.primary_key || indexes.iter().any(|index| index.primary_key);
@@ -101,6 +93,14 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
     }
 }
 
+/// An attribute that may stand for `#[primary_key]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Similar {
+    pub(crate) span: Span,
+    /// Whether the compiler reports it, because no derive has it.
+    pub(crate) is_reported: bool,
+}
+
 /// Reads the attributes on a field.
 pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
     let (mut primary_key, mut similar) = (None, None);
@@ -110,18 +110,8 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
     for attribute in &field.attrs {
         let path = attribute.path();
         let word = path.get_ident().map(ToString::to_string).unwrap_or_default();
-        if ["primary", "pk"].contains(&word.as_str()) {
-            errors.error_on(path, IS_PRIMARY_KEY);
-            primary_key = primary_key.or(Some(path.span()));
-        } else if ["id", "key"].contains(&word.as_str()) {
-            similar = similar.or(Some(path.span()));
-        } else if word == "unique" {
-            let message = format!("an index is declared on the struct: `#[index({name}, unique)]`");
-            errors.error_on(path, message);
-        } else if word == "foreign_key" {
-            let to = arguments(attribute);
-            let to = if to.is_empty() { "Customer" } else { &to };
-            errors.error_on(path, format!("this is written `#[references({to})]`"));
+        if ["primary", "pk", "id", "key"].contains(&word.as_str()) {
+            similar = similar.or(Some(Similar { span: path.span(), is_reported: false }));
         } else if path.is_ident("primary_key") {
             if primary_key.is_some() {
                 errors.error_on(path, "this field is in the primary key already");
@@ -136,12 +126,14 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             if !matches!(attribute.meta, Meta::Path(_)) {
                 errors.error_on(attribute, "`#[revision]` takes no arguments");
             }
-        } else if ["index", "indexes", "indexed"].contains(&word.as_str()) {
+        } else if ["index", "indexes"].contains(&word.as_str()) {
             let options = arguments(attribute);
-            let options = options.strip_prefix(&name).unwrap_or(&options);
+            let after = options.strip_prefix(&name);
+            let after = after.filter(|after| after.is_empty() || after.starts_with(','));
+            let options = after.unwrap_or(&options);
             let comma = if options.is_empty() || options.starts_with(',') { "" } else { ", " };
             let index = format!("#[index({name}{comma}{options})]");
-            errors.error_on(path, format!("an index is declared on the struct: `{index}`"));
+            errors.error_on(path, words::on_the_struct(&index));
         } else if path.is_ident("references") {
             references.push(ReferenceAttr::read(attribute, errors));
         } else if path.is_ident("aggregate") {
@@ -149,9 +141,9 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             errors.error_on(path, message);
         } else if path.is_ident("table") {
             errors.error_on(path, "`#[table(…)]` is written on the struct");
-        } else if primary_key.is_none() && is_misspelt_primary_key(&word) {
+        } else if similar.is_none() && edit_distance(&word, "primary_key") == 1 {
             // The compiler reports an unknown attribute.
-            primary_key = Some(path.span());
+            similar = Some(Similar { span: path.span(), is_reported: true });
         }
     }
     FieldAttrs { primary_key, similar, revision, references, serde: serde::read(&field.attrs) }
@@ -159,11 +151,6 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
 
 /// The message about a field that is marked by another word.
 pub(crate) const IS_PRIMARY_KEY: &str = "this is written `#[primary_key]`";
-
-/// Whether an attribute that the derive does not have is a misspelt `primary_key`.
-fn is_misspelt_primary_key(word: &str) -> bool {
-    word != "primary_key" && suggestion(word, ["primary_key"]).is_some()
-}
 
 /// Returns the text in the parentheses of an attribute.
 fn arguments(attribute: &Attribute) -> String {

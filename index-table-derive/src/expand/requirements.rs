@@ -35,6 +35,8 @@ fn of(table: &Table) -> Vec<Required<'_>> {
                 other.ident == ident
                     && other.computed == computed
                     && other.requirement == requirement
+                    // Not the elements of an optional field.
+                    && other.ty.place() == ty.place()
             })
         {
             required.push(Required { ident, computed, ty, requirement });
@@ -72,7 +74,7 @@ pub(super) fn conditions_and(
 /// const _: ::core::marker::PhantomData<_index_table::IsText<String>> = …;
 /// impl _index_table::Required<Kind, 3> for Customer {
 ///     type Type = <Kind as _index_table::Checked<{
-///         const fn key<kind>() -> bool {
+///         const fn key<kind>() -> ::core::primitive::bool {
 ///             _index_table::assert_key::<Kind, kind>();
 ///             true
 ///         }
@@ -126,7 +128,7 @@ pub(super) fn required_type(
     Some(mixed! {
         impl _index_table::Required<#written, #number> for #owner {
             type Type = <#written as _index_table::Checked<{
-                const fn key<#marker>() -> bool {
+                const fn key<#marker>() -> ::core::primitive::bool {
                     #assert::<#written, #marker>();
                     true
                 }

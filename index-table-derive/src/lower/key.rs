@@ -16,6 +16,10 @@ use crate::model::{KeyMember, KeyType, KeyValues, KeyVariant};
 use crate::names;
 use crate::types::{self, DataType};
 
+/// The number of the first field of a key, among the [numbers](DataType::place) of a type. The struct can also be a table, whose
+/// fields have smaller numbers.
+const FIRST_OF_KEY: usize = 1 << 16;
+
 /// The items that can be generated for a key.
 pub(crate) enum LoweredKey {
     Key(KeyType),
@@ -105,7 +109,11 @@ fn members(key: &Ident, fields: &Fields, errors: &Diagnostics) -> Vec<Option<Key
                 .error_on(&field.ty, super::no_encoding(&name, &types::text(&field.ty), &field.ty));
             return None;
         }
-        Some(KeyMember { member, marker, ty: DataType::of(&field.ty).at(key, position) })
+        Some(KeyMember {
+            member,
+            marker,
+            ty: DataType::of(&field.ty).at(key, FIRST_OF_KEY + position),
+        })
     };
     fields.iter().enumerate().map(member).collect()
 }
@@ -169,9 +177,11 @@ fn check_discriminants(declared: &Punctuated<syn::Variant, Token![,]>, errors: &
         if let (true, Some((_, place))) =
             (last.is_some_and(|last| number < last), &variant.discriminant)
         {
+            let order = u16::try_from(number).map_or_else(|_| "…".to_owned(), |it| it.to_string());
             let message = format!(
                 "an index has the variants in the order of their declaration, not of these numbers; declare \
-                 `{}` earlier, or put `#[key(order = {number})]` on it, and an order on each other variant",
+                 `{}` earlier, or put `#[key(order = {order})]` on it, and an order on each other variant; \
+                 `order = 0`, `1` and so on, as declared, keeps the keys of stored rows",
                 variant.ident
             );
             errors.error_on(place, message);

@@ -27,7 +27,7 @@ use syn::{Data, DeriveInput, Fields, Ident, Path, Type, parse_quote};
 use crate::attr::reference::ReferenceAttr;
 use crate::attr::serde::SerdeKey;
 use crate::attr::table::TableAttr;
-use crate::attr::{self, StructAttrs};
+use crate::attr::{self, Similar, StructAttrs};
 use crate::diagnostics::Diagnostics;
 use crate::model::{Field, Table};
 use crate::names::{self, Types};
@@ -61,8 +61,8 @@ struct Declared<'a> {
     ty: &'a Type,
     /// The span of `#[primary_key]`.
     primary_key: Option<Span>,
-    /// The span of `#[id]` or `#[key]`.
-    similar: Option<Span>,
+    /// An attribute such as `#[id]`.
+    similar: Option<Similar>,
     /// The span of `#[revision]`.
     revision: Option<Span>,
     references: Vec<ReferenceAttr>,
@@ -75,6 +75,7 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> Lowered {
     let storable = owned.is_none();
     let input = owned.as_ref().unwrap_or(input);
     let attributes = attr::on_struct(&input.attrs, errors);
+    attr::words::check(input, errors);
     let krate = match &attributes.table.krate {
         Some(path) => path.value.clone(),
         None => parse_quote!(::index_table),
@@ -375,8 +376,10 @@ fn primary_key(
     let marked: Vec<_> = fields.iter().filter(|declared| declared.primary_key.is_some()).collect();
     let misplaced = misplaced && fields.iter().all(|it| it.field.name != "primary_key");
     let similar = fields.iter().find_map(|declared| declared.similar);
-    if let (true, false, Some(span)) = (marked.is_empty(), misplaced, similar) {
-        errors.error(span, attr::IS_PRIMARY_KEY);
+    if let (true, false, Some(similar)) = (marked.is_empty(), misplaced, similar) {
+        if !similar.is_reported {
+            errors.error(similar.span, attr::IS_PRIMARY_KEY);
+        }
     } else if marked.is_empty() && !misplaced {
         errors.error(
             row.span(),
