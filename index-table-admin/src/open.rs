@@ -51,11 +51,22 @@ fn of_follower(place: &Path, error: Error) -> Failure {
     {
         return error.into();
     }
+    let is_damaged = matches!(error, Error::DamagedFile { .. });
+    let advice = format!(
+        "start that process again, which copies the archive again, or make it a store with `promote {}`",
+        place.display()
+    );
+    let failure = Failure::from(error);
+    // A copy that is being made has incomplete pages, and a disk can damage the copy.
+    if is_damaged {
+        let message =
+            format!("{}; if the process of the follower was killed, {advice}", failure.message);
+        return Failure::new(failure.code, message);
+    }
     Failure::new(
         Code::Unavailable,
         format!(
-            "`{0}` is the directory of a follower whose process was killed: start that process again, which copies the archive \
-             again, or make it a store with `promote {0}`",
+            "`{}` is the directory of a follower whose process was killed: {advice}",
             place.display()
         ),
     )
@@ -68,6 +79,16 @@ impl Written {
             Self { without_archive: true, .. } => options.without_archive(),
             Self { .. } => options,
         }
+    }
+
+    /// Fails with `--dry-run`.
+    pub(crate) fn refuse_dry_run(&self) -> Result<(), Failure> {
+        if self.dry_run {
+            return Err(Failure::arguments(
+                "this command can't tell what it would change; omit `--dry-run`",
+            ));
+        }
+        Ok(())
     }
 
     /// Fails if an archive is given for a store on a server.
@@ -92,18 +113,9 @@ impl Opened {
         Self::open(out, place, Access::Read)
     }
 
-    /// Opens a store for writing. Fails with `--dry-run`: a command that offers it does not write then.
+    /// Opens a store for writing. Fails with `--dry-run`: a command that offers it does not open the store for writing then.
     pub(crate) fn to_write(out: &Output, store: &Written) -> Result<Self, Failure> {
-        if store.dry_run {
-            return Err(Failure::arguments(
-                "this command can't tell what it would change; omit `--dry-run`",
-            ));
-        }
-        Self::to_try(out, store)
-    }
-
-    /// Opens a store for writing, also with `--dry-run`: the command commits nothing then.
-    pub(crate) fn to_try(out: &Output, store: &Written) -> Result<Self, Failure> {
+        store.refuse_dry_run()?;
         let opened = Self::open(out, &store.dir, Access::Write(store))?;
         if let Some(error) = opened.store.archive_lag().and_then(|lag| lag.error) {
             out.note(&format!("the archive gets the commits of this command later: {error}"));
@@ -113,6 +125,7 @@ impl Opened {
 
     /// Opens a store for writing, or creates it.
     pub(crate) fn to_create(out: &Output, store: &Written) -> Result<Self, Failure> {
+        store.refuse_dry_run()?;
         let place = &store.dir;
         if let Some(server) = Server::of(place)? {
             store.refuse_on_server()?;
@@ -221,7 +234,8 @@ fn refuse_empty(place: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::damage(format!(
-        "`{}` is empty, so it has no store: put the file back, or restore the store from a copy; to create a new store, remove          all files of the directory",
+        "`{}` is empty, so it has no store: put the file back, or restore the store from a copy; to create a new store, remove \
+         all files of the directory",
         file.display()
     )))
 }

@@ -17,6 +17,7 @@ use crate::{
     failure::{Code, Failure},
     output::{Align, Grid, Output, bytes},
     progress::Bar,
+    server::shown,
 };
 
 /// An archive.
@@ -36,7 +37,7 @@ impl Archive {
         if !is_archive(dir) {
             return Err(Failure::not_found(format!(
                 "there is no archive at `{}`; check the path",
-                dir.display()
+                shown(dir)
             )));
         }
         let bar = Bar::new();

@@ -74,17 +74,32 @@ pub(crate) fn backup(
     let copied_to = opened.store.backup(&unchecked).progress(|at| bar.show(at)).run();
     copied_to.map_err(|error| of_copy(error, to))?;
     drop(bar);
-    let placed = check_copy(&unchecked, dir).and_then(|()| {
-        let placed = fs::rename(&unchecked, to).and_then(|()| sync_directory(to));
-        placed.map_err(|error| {
-            Failure::other(format!("`{}` can't be created: {error}", to.display()))
-        })
-    });
-    if placed.is_err() {
-        // The first error is returned.
+    let checked = check_copy(&unchecked, dir);
+    if let Err(failure) = &checked
+        && failure.code == Code::Damage
+    {
+        // The damage is returned.
         let _ = fs::remove_dir_all(&unchecked);
+        return checked;
     }
-    placed?;
+    let place = to.display();
+    fs::rename(&unchecked, to).map_err(|error| {
+        let _ = fs::remove_dir_all(&unchecked);
+        Failure::other(format!("`{place}` can't be created: {error}"))
+    })?;
+    sync_directory(to).map_err(|error| {
+        Failure::other(format!(
+            "`{place}` is complete, but its name may be lost by a power failure: {error}"
+        ))
+    })?;
+    checked.map_err(|Failure { code, message, .. }| {
+        Failure::new(
+            code,
+            format!(
+                "`{place}` is complete, but it could not be checked: {message}; run `check {place}`"
+            ),
+        )
+    })?;
     copied(out, dir, to)
 }
 
@@ -101,6 +116,10 @@ fn check_copy(copy: &Path, dir: &Path) -> Result<(), Failure> {
     }
     checked.map_err(|error| {
         let Failure { code, message, .. } = error.into();
+        if code != Code::Damage {
+            return Failure::new(code, message);
+        }
+        let copy = copy.canonicalize().unwrap_or_else(|_| copy.to_owned());
         let message = message.replace(&*copy.to_string_lossy(), &dir.to_string_lossy());
         Failure::new(code, format!("{message}; there is no copy, and `--no-check` makes one"))
     })
@@ -144,7 +163,7 @@ pub(super) fn check_place(to: &Path, from: &Path) -> Result<(), Failure> {
     if Server::of(to)?.is_some() {
         return Err(Failure::arguments("a copy is a directory, and not on a server"));
     }
-    let place = to.display();
+    let place = shown(to);
     let parent = match to.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -157,7 +176,7 @@ pub(super) fn check_place(to: &Path, from: &Path) -> Result<(), Failure> {
         // A misspelt path would otherwise create directories.
         (Err(_), Ok(false)) => format!(
             "can't be created: there is no directory `{0}`; check the path, or create the directory with `mkdir -p {0}`",
-            parent.display()
+            shown(parent)
         ),
         (Err(_), _) => match store_around(to, Some(from)) {
             Some(store) => format!("is in {store}"),

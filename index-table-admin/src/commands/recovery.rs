@@ -44,15 +44,16 @@ impl DeadLetters {
             };
             let (count, what) =
                 (letters.iter().filter(is_own).count(), if self.retry { "apply" } else { "drop" });
+            if let (Some(number), 0) = (self.drop, count) {
+                return Err(self.missing(number));
+            }
             return Ok(out.would(&format!("{what} {count} dead letters"))?);
         }
         if let Some(number) = self.drop {
             let opened = Opened::to_write(out, &self.dir)?;
             let target = Target::open(&opened, declared, table)?.table.untyped();
             if !target.drop_dead_letter(&opened.store, self.shard.as_deref(), number)? {
-                return Err(Failure::not_found(format!(
-                    "there is no dead letter `{number}` of table `{table}`; `dead-letters` lists them, with their shards"
-                )));
+                return Err(self.missing(number));
             }
             return Ok(out.put(&json!({ "dropped": number }), |text| {
                 writeln!(
@@ -82,6 +83,13 @@ impl DeadLetters {
         }
         Err(Failure::damage(
             "dead letters could not be applied; `dead-letters` shows their errors, and `--drop` gives one up",
+        ))
+    }
+
+    fn missing(&self, number: u64) -> Failure {
+        Failure::not_found(format!(
+            "there is no dead letter `{number}` of table `{}`; `dead-letters` lists them, with their shards",
+            self.table
         ))
     }
 

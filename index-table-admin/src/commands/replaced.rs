@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     cli::Written,
-    failure::Failure,
+    failure::{Code, Failure},
     interrupt::on_ctrl_c,
     names::{self, unknown},
     open::{DATA, Opened, is_follower},
@@ -20,13 +20,19 @@ use crate::{
 /// The directory of the shard map manager of a store that has grown from one data file.
 const GROWN: &str = "shards.manager";
 
+/// Whether two paths lead to one directory.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real(one) == real(other)
+}
+
 /// A follower that becomes a store.
 #[derive(Debug, Args)]
 pub(crate) struct Promote {
     /// The directory of the follower.
     #[arg(value_name = "FOLLOWER")]
     dir: PathBuf,
-    /// The archive. Default: the one that the follower has read.
+    /// The archive, if the follower has not recorded the one that it has read.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
     /// Show what would become the store, and change nothing.
@@ -43,17 +49,35 @@ impl Promote {
                 shown(dir)
             )));
         }
-        let archive = match &self.archive {
-            Some(archive) => archive.clone(),
-            None => Follower::archive_of(dir)?.ok_or_else(|| {
-                Failure::arguments(
+        let archive = match (Follower::archive_of(dir)?, &self.archive) {
+            (None, None) => {
+                return Err(Failure::arguments(
                     "the follower has not recorded its archive; give `--archive DIR`",
-                )
-            })?,
+                ));
+            }
+            (None, Some(given)) => given.clone(),
+            // The archive of another store would replace the copy, and that store would be refused its next commits.
+            (Some(recorded), Some(given)) if !is_same(&recorded, given) => {
+                return Err(Failure::arguments(format!(
+                    "the follower has read `{}`, and not `{}`; if that archive was moved there, open the follower with it in a \
+                     program first",
+                    shown(&recorded),
+                    shown(given)
+                )));
+            }
+            (Some(recorded), _) => recorded,
         };
         let (place, from) = (dir.display().to_string(), archive.display().to_string());
         if self.dry_run {
-            let opened = Opened::to_read(out, dir)?;
+            let opened = match Opened::to_read(out, dir) {
+                Err(failure) if failure.code == Code::Unavailable => {
+                    return Ok(out.would(&format!(
+                        "copy the archive `{from}` again, because the process of the follower was killed, and make `{place}` a \
+                         store"
+                    ))?);
+                }
+                opened => opened?,
+            };
             let lag = opened.store.follower_lag()?;
             let commits = lag.as_ref().map_or(0, |lag| lag.commits);
             let error = lag.and_then(|lag| lag.error);
@@ -69,7 +93,8 @@ impl Promote {
         }
         on_ctrl_c(
             out,
-            "the follower is complete, or a store already; run the command again",
+            "the follower is as before, incomplete, or a store already, and its original may be refused already; run the command \
+             again",
             || (),
         );
         let store = Follower::open(dir, &archive)?.promote()?;
@@ -100,20 +125,12 @@ impl RestoreShard {
         if !self.backup.join(DATA).exists() {
             return Err(names::no_store(&self.backup));
         }
-        let opened = if self.dir.dry_run {
-            Opened::to_read(out, &self.dir.dir)?
-        } else {
-            Opened::to_write(out, &self.dir)?
-        };
+        let opened = Opened::to_write(out, &self.dir)?;
         let store = opened.shards()?;
         let shards = store.shard_ids();
         let shard = shards.iter().find(|own| own.name() == self.shard).ok_or_else(|| {
             unknown("shard", &self.shard, shards.iter().map(index_table::ShardId::name))
         })?;
-        if self.dir.dry_run {
-            let backup = self.backup.display();
-            return Ok(out.would(&format!("restore shard `{shard}` from `{backup}`"))?);
-        }
         let catalog = opened.catalog()?;
         let exists = |own: &&Declared| catalog.tables.iter().any(|it| own.is_named(&it.name));
         // Their rows in the backup are checked.
@@ -142,6 +159,7 @@ pub(crate) struct RebuildManager {
 
 impl RebuildManager {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        self.dir.refuse_dry_run()?;
         let dir = &self.dir.dir;
         let place = shown(dir);
         if Server::of(dir)?.is_some() {
@@ -153,24 +171,20 @@ impl RebuildManager {
             let (name, directory) = text.split_once('=').ok_or_else(|| {
                 Failure::arguments(format!("`{text}` is not a shard such as `north=data/north`"))
             })?;
-            has_grown |= Path::new(directory) == Path::new(".");
+            has_grown |= is_same(&dir.join(directory), dir);
             options = options.shard(name, directory);
         }
         let manager = if has_grown { dir.join(GROWN) } else { dir.clone() };
         if manager.join(DATA).exists() {
             return Err(Failure::other(format!(
-                "there is a shard map manager in `{}`: open the store, or move the damaged `{DATA}` away",
+                "there is `{}` in `{}`: if it has the rows of the first shard, give `main=.`; if it is a shard map manager, open the \
+                 store, or move the damaged file away",
+                DATA,
                 manager.display()
             )));
         }
         if !dir.is_dir() {
             return Err(names::no_store(dir));
-        }
-        if self.dir.dry_run {
-            let shards = self.shards.join(", ");
-            return Ok(
-                out.would(&format!("rebuild the shard map manager of `{place}` from {shards}"))?
-            );
         }
         options = self.dir.options(options);
         let store = options.rebuild(dir)?;

@@ -23,7 +23,7 @@ use crate::{
     value::{self, escaped_json},
 };
 
-use super::writes::{Target, in_transaction, refused};
+use super::writes::{Target, refused};
 
 /// A row by its primary key.
 #[derive(Debug, Args)]
@@ -56,17 +56,12 @@ impl Key<Dir> {
 
 impl Key<Written> {
     pub(crate) fn delete(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_try(out, &self.dir)?;
+        let opened = Opened::to_write(out, &self.dir)?;
         let Target { table, .. } = &Target::open(&opened, declared, &self.table)?;
         let primary_key = self.encoded(&table.untyped().primary_key())?;
-        let deleted = in_transaction(&opened.store, self.dir.dry_run, |txn| {
-            table.delete_encoded(txn, &primary_key)
-        });
+        let deleted = opened.store.transaction(|txn| table.delete_encoded(txn, &primary_key));
         if !deleted.map_err(refused)? {
             return Err(self.missing());
-        }
-        if self.dir.dry_run {
-            return Ok(out.would("delete 1 row")?);
         }
         Ok(out.put(&json!({ "deleted": 1 }), |text| writeln!(text, "deleted 1 row"))?)
     }

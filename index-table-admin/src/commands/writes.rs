@@ -71,15 +71,12 @@ impl Row {
     /// Adds or replaces a row.
     pub(crate) fn put(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let row = self.read()?;
-        let opened = Opened::to_try(out, &self.dir)?;
+        let opened = Opened::to_write(out, &self.dir)?;
         let Target { table, .. } = &Target::open(&opened, declared, &self.table)?;
-        let written = in_transaction(&opened.store, self.dir.dry_run, |txn| {
+        let written = opened.store.transaction(|txn| {
             if self.new { table.insert(txn, &row) } else { table.put(txn, &row) }
         });
         written.map_err(refused)?;
-        if self.dir.dry_run {
-            return Ok(out.would("write 1 row")?);
-        }
         Ok(out.put(&json!({ "written": 1 }), |text| writeln!(text, "written 1 row"))?)
     }
 
@@ -98,15 +95,6 @@ impl Row {
             Failure::arguments(format!("{} is not one row as JSON: {error}", place()))
         })
     }
-}
-
-/// Changes rows in a transaction, which a dry run does not commit.
-pub(super) fn in_transaction<T>(
-    store: &Store,
-    is_dry: bool,
-    mut change: impl FnMut(&mut WriteTxn<'_>) -> index_table::Result<T>,
-) -> index_table::Result<T> {
-    if is_dry { change(&mut store.write()?) } else { store.transaction(change) }
 }
 
 /// Returns the failure of writing a row. What is wrong in it is an error in the arguments.

@@ -56,7 +56,9 @@ impl UntypedTable {
     ///
     /// The errors of [`Store::transaction`].
     pub fn skip_changes(&self, store: &Store, consumer: &str, number: u64) -> Result<u64> {
-        Consumer::open(store, self.open_table(), consumer)?.skip_to(store, number)
+        let mut consumer = Consumer::open(store, self.open_table(), consumer)?;
+        consumer.number(store)?;
+        consumer.skip_to(store, number)
     }
 
     /// Removes a consumer of the change stream. Returns false if there is none with this name.

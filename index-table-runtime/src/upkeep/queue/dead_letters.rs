@@ -98,6 +98,9 @@ pub(crate) fn remove(
     table: &OpenTable,
     (shard, number): (Option<&str>, u64),
 ) -> Result<bool> {
+    if number >= DEAD_LETTERS {
+        return Ok(false);
+    }
     let number = number | DEAD_LETTERS;
     let removed = store.transaction(|txn| {
         let (mut writer, ..) = txn.writer(table)?;
@@ -107,8 +110,12 @@ pub(crate) fn remove(
                 Some((split, own)) => shard == Some(&*split.name(own)?.to_string()),
                 None => shard.is_none(),
             };
+            // Another shard may not be available.
+            if !is_own {
+                continue;
+            }
             let found = reader_of(reader, queue)?.message(number)?.map(|(own, _)| own);
-            if !is_own || found != Some(number) {
+            if found != Some(number) {
                 continue;
             }
             let mut state = QueueState::read(table.schema, reader_of(reader, queue)?)?;
