@@ -145,7 +145,9 @@ impl Connection {
         );
         let (noticing, last) = (noticing(), lock_timeout(lock));
         let sent = self.send_simple(&sql);
-        noticing.iter().for_each(|sql| drop(self.send_simple(sql)));
+        for sql in &noticing {
+            drop(self.send_simple(sql));
+        }
         let naming =
             named.iter().enumerate().map(|(number, sql)| (naming("known", number, sql), sql));
         let naming: Vec<_> = naming.collect();
