@@ -56,7 +56,7 @@ impl UntypedTable {
     ///
     /// The errors of [`Store::transaction`].
     pub fn skip_changes(&self, store: &Store, consumer: &str, number: u64) -> Result<u64> {
-        let mut consumer = Consumer::open(store, self.open_table(), consumer)?;
+        let consumer = Consumer::open(store, self.open_table(), consumer)?;
         consumer.number(store)?;
         consumer.skip_to(store, number)
     }
