@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use index_table::{Error, OnDuplicate, Store, WriteTxn, json::JsonTable};
+use index_table::{Error, OnDuplicate, WriteTxn, json::JsonTable};
 use serde_json::{Value, json};
 
 use crate::{
