@@ -127,10 +127,13 @@ fn a_follower_is_promoted_also_a_killed_one() {
 
     let error = fails(2, &["promote"], Path::new(&store), &[]);
     assert!(error.contains("not the directory of a follower"), "{error}");
-    for command in ["tables", "check", "recover"] {
+    for command in ["tables", "check"] {
         let error = fails(4, &[command], &killed, &[]);
         assert!(error.contains("a follower whose process was killed"), "{error}");
     }
+    // The copy has no journal, like a store that has lost it.
+    let error = fails(1, &["recover"], &killed, &[]);
+    assert!(error.contains("if the process of the follower was killed"), "{error}");
     let would = text_of(&["promote"], &standby, &["--dry-run"]);
     assert!(would.starts_with("would apply 3 commits"), "{would}");
     let would = text_of(&["promote"], &killed, &["--dry-run"]);
