@@ -56,6 +56,9 @@ pub use index_table_runtime::{
     Watch, Watcher, WhenFull, WriteTxn, schema,
 };
 
+#[cfg(feature = "async")]
+pub use index_table_runtime::Call;
+
 /// Rows without their type, and the exact form of values as JSON; see [`guide::tables`]. With the feature `json`.
 #[cfg(feature = "json")]
 pub use index_table_runtime::json;

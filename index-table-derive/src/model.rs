@@ -593,6 +593,8 @@ pub(crate) enum Form {
     Get(Vec<KeyPart>),
     /// `get_by_email_live`: the row whose fields have these values, unless it has expired.
     GetLive(Vec<KeyPart>),
+    /// `get_by_email_async`: the same row, for asynchronous code.
+    GetAsync(Vec<KeyPart>),
     /// `get_view_by_email`: the view of the row whose fields have these values.
     GetView(Vec<KeyPart>),
     /// `put_by_email`: replaces the row with the same values of these fields.

@@ -194,6 +194,10 @@ pub(crate) fn queries(
                 let form = Form::GetLive(index.parts.clone());
                 methods.add(owner, format!("get_by_{}_live", index.name), form);
             }
+            if cfg!(feature = "async") {
+                let form = Form::GetAsync(index.parts.clone());
+                methods.add(owner, format!("get_by_{}_async", index.name), form);
+            }
             // With several keys per row, a row could replace several rows.
             if !index.parts.iter().any(KeyPart::is_each) {
                 let form = Form::PutBy(index.parts.clone());
@@ -429,6 +433,7 @@ fn describe(form: &Form) -> String {
         Form::StartingWith(leading, last) => by("the search for a prefix", leading, Some(last)),
         Form::Get(parts) => by("the look-up", parts, None),
         Form::GetLive(parts) => by("the look-up of a row that has not expired", parts, None),
+        Form::GetAsync(parts) => by("the asynchronous look-up", parts, None),
         Form::GetView(parts) => by("the view", parts, None),
         Form::PutBy(parts) => by("the replacement", parts, None),
         Form::DeleteBy(parts) => by("the deletion", parts, None),

@@ -49,6 +49,8 @@ pub use query::{
     Distinct, DistinctCounts, DistinctValues, Entries, EventualScan, GetMany, GetManyViews, Keys,
     MissingShard, Page, Rows, Scan, Views,
 };
+#[cfg(feature = "async")]
+pub use store::Call;
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{
     ArchiveLag, Backup, Follower, FollowerLag, GroupWriter, LostRange, QueueFull, ReadTxn, Readers,

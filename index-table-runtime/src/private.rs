@@ -3,6 +3,8 @@
 pub use core::result::Result::Ok;
 pub use serde;
 
+#[cfg(feature = "async")]
+pub use crate::store::Call;
 pub use crate::{
     locks::refuse_inherited_locks,
     model::{

@@ -349,6 +349,33 @@ pub(super) mod fixed {
         mixed!(#doc #[doc(alias("find", "find_one"))])
     }
 
+    pub(in super::super) fn get_async(table: &Table) -> TokenStream {
+        let name = &table.name;
+        let key = primary_key(table);
+        doc(&format!(
+            "Returns the row of the table `{name}` with the given {key}, in a transaction of its own. For any executor.\n\n\
+             Cost: one look-up, in the thread of the task unless it may have to wait for a disk; on a server, one \
+             round trip. The row is decoded.\n\n\
+             # Errors\n\nThe errors of `Store::read_async`."
+        ))
+    }
+
+    /// `write` is a method that writes one row.
+    pub(in super::super) fn write_async(table: &Table, write: &str) -> TokenStream {
+        let name = &table.name;
+        let copied = match write {
+            "insert" | "put" => " The row is copied when this method is called.",
+            "update" => " The closure may run again.",
+            _ => "",
+        };
+        doc(&format!(
+            "Does the same as `{write}` in the table `{name}`, in a transaction of its own. For any executor.{copied}\n\n\
+             The writes of many tasks are committed together; see `Store::transaction_async`, also for a dropped \
+             future.\n\n\
+             # Errors\n\nThe errors of `{write}` and of `Store::transaction_async`."
+        ))
+    }
+
     pub(in super::super) fn get_live(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);
@@ -422,6 +449,16 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
                 second_look_up(target),
             ));
         }
+        Form::GetAsync(parts) => {
+            return doc(&format!(
+                "Returns the row of {place} with the given {}, in a transaction of its own. For any executor.{rows}\n\n\
+                 Cost: one look-up{}, in the thread of the task unless it may have to wait for a disk; \
+                 the row is decoded.\n\n\
+                 # Errors\n\n`IndexNotReadable`, and the errors of `Store::read_async`.",
+                fields(parts),
+                second_look_up(target),
+            ));
+        }
         Form::PutBy(parts) => return put_by(table, parts),
         Form::DeleteBy(parts) => return delete_by(table, parts),
         Form::Distinct { leading, values } => {
@@ -447,6 +484,7 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         Form::Whole
         | Form::Get(_)
         | Form::GetLive(_)
+        | Form::GetAsync(_)
         | Form::GetView(_)
         | Form::PutBy(_)
         | Form::DeleteBy(_)

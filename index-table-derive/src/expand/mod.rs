@@ -14,6 +14,7 @@ macro_rules! mixed {
 }
 
 mod aggregate;
+mod calls;
 mod carried;
 mod changes;
 mod collections;

@@ -3,7 +3,7 @@
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 
-use super::{Context, at, distinct, docs, key_type};
+use super::{Context, at, calls, distinct, docs, key_type};
 use crate::model::{Form, KeyPart, Query, Target};
 
 /// Expands to one method, as in [`scan`], [`get`], [`put`], [`delete`], [`get_view`] and
@@ -21,6 +21,7 @@ pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
         }
         Form::Get(parts) => get(cx, query, parts, false),
         Form::GetLive(parts) => get(cx, query, parts, true),
+        Form::GetAsync(parts) => calls::get_by(cx, query, parts),
         Form::PutBy(_) => put(cx, query),
         Form::DeleteBy(parts) => delete(cx, query, parts),
         Form::GetView(parts) => get_view(cx, query, parts),
@@ -293,7 +294,7 @@ fn found(cx: &Context<'_>, target: &Target, lifetime: &syn::Lifetime) -> TokenSt
 }
 
 /// Expands to the position of the index.
-fn position(target: &Target) -> Option<Literal> {
+pub(super) fn position(target: &Target) -> Option<Literal> {
     match target {
         Target::Rows => None,
         Target::Index(index) => Some(Literal::usize_unsuffixed(index.position)),

@@ -9,7 +9,7 @@ use syn::Ident;
 use crate::{model::Sharding, names, types::Numbers};
 
 use super::{
-    Context, aggregate, allow_on_struct, at, docs, primary_key, queries, requirements, submit, view,
+    Context, aggregate, allow_on_struct, at, calls, docs, primary_key, queries, requirements, submit, view,
 };
 
 /// Expands to:
@@ -44,7 +44,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let repository = &cx.table.repository;
     let (traits, opening, fixed) = (traits(cx), opening(cx), fixed(cx));
     let (shard_of, submit_for) = (shard_of(cx), submit::methods(cx));
-    let insert_with = insert_with(cx);
+    let (insert_with, calls) = (insert_with(cx), calls::methods(cx));
     let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
     let aggregates = cx.table.aggregates.iter().map(|it| aggregate::methods(cx, it));
@@ -62,6 +62,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #shard_of
             #submit_for
             #insert_with
+            #calls
             #get_view
             #(#queries)*
             #(#aggregates)*

@@ -99,6 +99,9 @@ pub(crate) enum Lane {
     Servers,
     /// Builds of indexes that clients of earlier releases have delayed.
     Rollouts,
+    /// The timers of waiting tasks.
+    #[cfg(feature = "async")]
+    Timers,
 }
 
 impl Lane {

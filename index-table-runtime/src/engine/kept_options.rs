@@ -113,6 +113,8 @@ impl Options {
             declared: _,
             manager: _,
             follower,
+            #[cfg(feature = "async")]
+            async_threads,
             #[cfg(feature = "postgres")]
             schema,
             #[cfg(feature = "postgres")]
@@ -145,6 +147,8 @@ impl Options {
             ("archive", archive, &other.archive),
             ("archive_with", hand_over, &other.hand_over),
             ("follower", follower, &other.follower),
+            #[cfg(feature = "async")]
+            ("async_threads", async_threads, &other.async_threads),
             #[cfg(feature = "postgres")]
             ("schema", schema, &other.schema),
             #[cfg(feature = "postgres")]

@@ -73,6 +73,9 @@ pub struct Options {
     /// Whether a store that has to be recovered is refused, so that nothing is written to it.
     #[serde(skip)]
     pub(crate) without_recovery: bool,
+    /// 0 for the default.
+    #[cfg(feature = "async")]
+    pub(crate) async_threads: u32,
     #[cfg(feature = "postgres")]
     pub(crate) schema: String,
     #[cfg(feature = "postgres")]
@@ -112,6 +115,8 @@ impl Default for Options {
             follower: false,
             refuses_shards: false,
             without_recovery: false,
+            #[cfg(feature = "async")]
+            async_threads: 0,
             #[cfg(feature = "postgres")]
             schema: "index_table".to_owned(),
             #[cfg(feature = "postgres")]
@@ -219,6 +224,16 @@ impl Options {
     /// limit by one transaction.
     pub fn index_queue(mut self, messages: u64, when_full: WhenFull) -> Self {
         self.index_queue = Limit { messages, when_full };
+        self
+    }
+
+    /// Sets the number of threads that run the closures of asynchronous calls: for reading, and the same number again for writing on a
+    /// store with several data files or on a server. 0 is the default: twice the number of cores, and on a server half the number of
+    /// its `connections`. The threads start when they are needed, and end after ten seconds without a call. With the
+    /// feature `async`.
+    #[cfg(feature = "async")]
+    pub fn async_threads(mut self, threads: u32) -> Self {
+        self.async_threads = threads;
         self
     }
 

@@ -73,6 +73,8 @@ pub(crate) struct Inner {
     /// In the store of a follower, opens the tables in use in the shards to which their rows have moved; `None` before the
     /// first table is opened.
     pub(crate) open_followed: OnceLock<fn(&Store, &Shards)>,
+    #[cfg(feature = "async")]
+    pub(in crate::store) calls: super::calls::Calls,
 }
 
 /// The value of [`Inner::opened`] for write transactions. Opening a table takes a write transaction, so a
@@ -174,6 +176,8 @@ impl Inner {
             lists,
             rollout: Arc::default(),
             open_followed: OnceLock::new(),
+            #[cfg(feature = "async")]
+            calls: super::calls::Calls::default(),
         }
     }
 
@@ -252,6 +256,8 @@ impl Inner {
             opened,
             since,
             kept: kept.into_iter().collect(),
+            #[cfg(feature = "async")]
+            copied: OnceLock::new(),
         });
         for reference in rows.references {
             let is_own = reference.to.name == schema.name;
@@ -468,6 +474,8 @@ impl Drop for Inner {
         // In a forked process, a lock may be held by a thread that does not exist.
         if self.engines.refuse_forked().is_ok() {
             self.rollout.end();
+            #[cfg(feature = "async")]
+            self.calls.end();
         }
         for table in self.tables_in_use() {
             table.shared.watchers.close();

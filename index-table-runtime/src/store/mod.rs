@@ -1,6 +1,8 @@
 //! The types that applications hold: the store and its transactions, group writers, watchers, copies.
 
 mod archive;
+#[cfg(feature = "async")]
+mod calls;
 mod check;
 mod client;
 mod copy;
@@ -25,6 +27,10 @@ pub(crate) mod watch;
 
 pub use archive::{ArchiveLag, RestoreArchive};
 pub(crate) use client::Client;
+#[cfg(feature = "async")]
+pub use calls::Call;
+#[cfg(feature = "async")]
+pub(crate) use calls::{change_row, look_up, refuse_aborted, wait_for_signals, write_row};
 pub use copy::Backup;
 pub(crate) use engines::{Engines, Member, Shards};
 pub use follower::{Follower, FollowerLag};
@@ -43,6 +49,8 @@ pub(crate) use sharded::{
 pub(crate) use txn::Unreadable;
 pub use txn::{Movable, ReadTxn, Shareable, WriteTxn};
 use waiting::Waiting;
+#[cfg(feature = "async")]
+pub(crate) use waiting::wait_for_async;
 pub(crate) use waiting::{wait_for, wait_for_commit};
 
 use std::{fmt, path::Path, sync::Arc};
@@ -536,6 +544,8 @@ impl Options {
             // A server syncs each commit.
             durability: self.durability.map(|_| crate::Durability::Full),
             schema: self.schema.clone(),
+            #[cfg(feature = "async")]
+            async_threads: self.async_threads,
             connections: self.connections,
             retry_for: self.retry_for,
             connect_timeout: self.connect_timeout,
@@ -549,6 +559,12 @@ impl Options {
             return Err(Error::NotOffered { what: Self::not_on_servers(option) });
         }
         let engine = crate::engine::Engine::connect(self, url)?;
-        Ok(Store { inner: Arc::new(Inner::new(engine.into(), index_queue)) })
+        let inner = Inner::new(engine.into(), index_queue);
+        #[cfg(feature = "async")]
+        inner.calls.set_threads(match self.async_threads {
+            0 => self.connections.div_ceil(2),
+            threads => threads,
+        });
+        Ok(Store { inner: Arc::new(inner) })
     }
 }

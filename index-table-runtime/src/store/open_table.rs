@@ -1,17 +1,23 @@
 //! Tables in use.
 
 use std::mem;
+#[cfg(feature = "async")]
+use std::sync::OnceLock;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
+#[cfg(feature = "async")]
+use super::RowKey;
 use super::{
     Client,
     inner::{ALL_OPENED, Declared},
     relied::KnownRecords,
     rollout::Rollout,
 };
+#[cfg(feature = "async")]
+use crate::model::lists::Lists;
 use crate::{
     engine::{Limit, ReadRecords as _, Stamp, list::List},
     locks::Mutex,
@@ -69,6 +75,9 @@ pub(crate) struct OpenTable {
     pub(crate) shared: Arc<SharedTable>,
     /// Other tables that stay open as long as this one: the tables in the shards, and the table of main rows.
     pub(crate) kept: List<Arc<Self>>,
+    /// The lists of rows that are copied for asynchronous calls.
+    #[cfg(feature = "async")]
+    pub(in crate::store) copied: OnceLock<Arc<Lists>>,
 }
 
 /// The readable indexes and aggregates, each with the transactions for which it is readable.
@@ -416,6 +425,16 @@ impl OpenTable {
             key: self.schema.show_primary_key(shard_key),
             map: routing.map().to_owned(),
         })
+    }
+
+    /// Returns the key of the group writer for the row with this primary key; `None` if the row is in no single shard.
+    #[cfg(feature = "async")]
+    pub(crate) fn row_key(self: &Arc<Self>, primary_key: &[u8]) -> Option<RowKey> {
+        let routing = self.tables.routing()?;
+        // If one shard has the whole table, its shard does not depend on a key.
+        let is_whole = || routing.shard_of_shard_key(&[]).is_some();
+        let shard_key = routing.shard_key_in(primary_key);
+        Some(RowKey::new(self, shard_key.or_else(|| is_whole().then_some(&[]))?))
     }
 
     /// Checks that the store with this number is the table's store.

@@ -137,6 +137,8 @@ fn open_with(
     };
     let state = if is_shard { Inner::of_shard } else { Inner::new };
     let inner = Arc::new(state(engine.into(), options.index_queue));
+    #[cfg(feature = "async")]
+    inner.calls.set_threads(options.async_threads);
     let file = file_id(&path).ok();
     let open = Open { inner: Arc::downgrade(&inner), options: options.clone(), file, is_shard };
     stores.insert(path, open);

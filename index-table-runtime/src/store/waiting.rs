@@ -1,10 +1,15 @@
 //! Waiting until messages are applied, until a queue has room, or for a commit.
 
+#[cfg(feature = "async")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+#[cfg(feature = "async")]
+use super::{Call, wait_for_signals};
 
 use crate::{
     engine::WhenFull,
-    model::error::Result,
+    model::{error::Result, shard::ShardNumber},
     store::{OpenTable, Store},
     write::queue::{IndexToken, QueueState, Signals, is_applied, queues_of, reader_if_present},
 };
@@ -24,27 +29,52 @@ pub(crate) fn wait_for(
     timeout: Duration,
 ) -> Result<bool> {
     store.inner.engines.refuse_forked()?;
-    let last = |shard| Some((shard, token.of(table.schema.name, shard)?));
-    let queues: Vec<_> = queues_of(&table.tables).into_iter().filter_map(last).collect();
+    let queues = last_messages(table, token);
     if queues.is_empty() {
         return Ok(true);
     }
-    applied(store, timeout, || {
-        let txn = store.read()?;
-        let reader = txn.reader(table)?;
-        for (shard, number) in &queues {
-            // A shard that has left has taken its rows and entries with it.
-            let Some(reader) = reader_if_present(reader, *shard)? else { continue };
-            if reader.is_concurrent() {
-                // The messages of this thread's own transaction are missing here because they are not committed.
-                store.inner.refuse_nested_write()?;
-            }
-            if !is_applied(table.schema, reader, *number)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    applied(store, timeout, || are_applied(store, table, &queues))
+}
+
+/// Waits as [`wait_for`] does, without a thread that waits.
+#[cfg(feature = "async")]
+pub(crate) fn wait_for_async(
+    store: &Store,
+    table: &Arc<OpenTable>,
+    token: &IndexToken,
+    timeout: Duration,
+) -> Call<bool> {
+    let queues = last_messages(table, token);
+    let (own, table) = (Arc::downgrade(&store.inner), Arc::clone(table));
+    wait_for_signals(store, |store| &store.signals, true, timeout, move || {
+        // The call has the store open.
+        let Some(inner) = own.upgrade() else { return Ok(true) };
+        are_applied(&Store { inner }, &table, &queues)
     })
+}
+
+/// Returns the last message of a transaction in each queue of a table.
+fn last_messages(table: &OpenTable, token: &IndexToken) -> Vec<(Option<ShardNumber>, u64)> {
+    let last = |shard| Some((shard, token.of(table.schema.name, shard)?));
+    queues_of(&table.tables).into_iter().filter_map(last).collect()
+}
+
+/// Whether these messages are applied.
+fn are_applied(store: &Store, table: &OpenTable, queues: &[(Option<ShardNumber>, u64)]) -> Result<bool> {
+    let txn = store.read()?;
+    let reader = txn.reader(table)?;
+    for (shard, number) in queues {
+        // A shard that has left has taken its rows and entries with it.
+        let Some(reader) = reader_if_present(reader, *shard)? else { continue };
+        if reader.is_concurrent() {
+            // The messages of this thread's own transaction are missing here because they are not committed.
+            store.inner.refuse_nested_write()?;
+        }
+        if !is_applied(table.schema, reader, *number)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Waits until `done` returns true, which depends on committed rows. Returns false after the timeout.

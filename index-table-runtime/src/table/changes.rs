@@ -417,6 +417,18 @@ impl<R: Entity> Changes<R> {
         self.consumer.wait(&self.store, timeout)
     }
 
+    /// Waits as [`wait`](Changes::wait) does, without a thread that waits. For any executor. With the feature `async`.
+    ///
+    /// Cost: that of [`lag`](Changes::lag) in a thread of the store, at once, after each commit of this process, and every 100 ms.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoConsumer`]; the errors of [`Store::read_async`].
+    #[cfg(feature = "async")]
+    pub fn wait_async(&self, timeout: Duration) -> crate::store::Call<bool> {
+        self.consumer.wait_async(&self.store, timeout)
+    }
+
     /// Continues at the oldest change that is kept, after [`Error::ChangesMissed`]. Returns the number of missed
     /// changes.
     ///

@@ -400,7 +400,7 @@ impl<R: Entity> Table<R> {
 }
 
 /// Returns the stored form of a primary key.
-fn encoded_argument<R: Entity>(key: <R::Key as Key>::Arg<'_>) -> KeyBuf {
+pub(super) fn encoded_argument<R: Entity>(key: <R::Key as Key>::Arg<'_>) -> KeyBuf {
     let mut encoded = KeyBuf::new();
     R::Key::encode(key, &mut encoded);
     encoded

@@ -4,6 +4,8 @@
 mod aggregates;
 mod all_tables;
 mod analyze;
+#[cfg(feature = "async")]
+mod calls;
 mod changes;
 mod diff;
 mod expiry;

@@ -105,6 +105,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the map is being replaced. Then, a transaction waits until it begins.
+    #[cfg(feature = "async")]
+    pub(crate) fn is_replacing(&self) -> bool {
+        self.gate.is_closed()
+    }
+
     pub(super) fn is_inherited(&self) -> bool {
         fork::forks() != self.forks
     }

@@ -175,6 +175,12 @@ impl<T> Gate<T> {
         self.state.load(SeqCst) == GONE
     }
 
+    /// Whether a transaction that begins now would wait.
+    #[cfg(feature = "async")]
+    pub(super) fn is_closed(&self) -> bool {
+        self.state.load(SeqCst) == CLOSED
+    }
+
     /// Whether the gate is retired.
     pub(super) fn is_retired(&self) -> bool {
         self.state.load(SeqCst) >= RETIRED

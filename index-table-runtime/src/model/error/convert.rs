@@ -145,6 +145,8 @@ impl Error {
             WriteInProgress {}
             Panicked { message }
             WriterClosed {}
+            CallDropped {}
+            CallsClosed {}
             AlreadyOpen { path, reason }
             Forked { path }
             DamagedFile { path, reason }

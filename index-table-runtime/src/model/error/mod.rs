@@ -573,6 +573,17 @@ pub enum Error {
     )]
     WriterClosed,
 
+    /// The future of an asynchronous call with `abort_on_drop` was dropped while its closure ran. Only this closure sees the error.
+    #[error("the future of this asynchronous call was dropped; its transaction is rolled back")]
+    CallDropped,
+
+    /// The store refuses asynchronous calls, after `Store::close_async`.
+    #[error(
+        "the store refuses asynchronous calls since `store.close_async()`, and the call has done nothing; open the store again after its \
+         last handle is dropped"
+    )]
+    CallsClosed,
+
     // Room.
     /// The store has reached its map size. The transaction can only be dropped. No committed row is lost.
     #[error(

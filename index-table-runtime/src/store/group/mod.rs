@@ -18,15 +18,21 @@ use std::{
 };
 
 pub(crate) use self::row_key::RowKey;
+#[cfg(feature = "async")]
+pub(super) use self::queue::Queue;
+#[cfg(not(feature = "async"))]
+use self::queue::Queue;
 use self::{
     job::Entry,
-    queue::{Queue, Refused, WithoutRoom},
+    queue::{Refused, WithoutRoom},
 };
 pub use self::{reply::Submitted, submission::Submission};
 use crate::{
     model::error::{Error, Result},
     store::{Inner, ShardId, Store, WriteTxn},
 };
+#[cfg(feature = "async")]
+use crate::{model::shard::ShardNumber, store::shard_id};
 
 /// The default limits: closures in the queue, and in a commit.
 const QUEUE: usize = 1024;
@@ -123,6 +129,8 @@ struct Handle {
     queue: Arc<Queue>,
     store: Arc<Inner>,
     turn: Turn,
+    /// Whether the end of the last clone ends the thread. The thread of asynchronous calls ends with the store.
+    ends: bool,
 }
 
 /// The target of a group writer.
@@ -137,14 +145,14 @@ enum Turn {
 impl Drop for Handle {
     fn drop(&mut self) {
         // In a forked process, the lock may be held by a thread that does not exist.
-        if self.store.engines.refuse_forked().is_ok() {
+        if self.ends && self.store.engines.refuse_forked().is_ok() {
             self.queue.close();
         }
     }
 }
 
 /// Runs user code and catches its panic. The payload of the panic is not dropped, which could panic again.
-fn contained(run: impl FnOnce()) {
+pub(super) fn contained(run: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         mem::forget(panic);
     }
@@ -153,7 +161,7 @@ fn contained(run: impl FnOnce()) {
 impl GroupWriter {
     fn new(store: &Store, queue: Queue, turn: Turn) -> Self {
         let (queue, store) = (Arc::new(queue), Arc::clone(&store.inner));
-        Self { handle: Arc::new(Handle { queue, store, turn }) }
+        Self { handle: Arc::new(Handle { queue, store, turn, ends: true }) }
     }
 
     /// Starts a writer with a thread.
@@ -163,9 +171,25 @@ impl GroupWriter {
         Ok(writer)
     }
 
+    /// Starts a thread of asynchronous calls, of one shard or of all.
+    #[cfg(feature = "async")]
+    pub(super) fn start_queue(store: &Store, shard: Option<ShardNumber>) -> Result<Arc<Queue>> {
+        let shard = shard.map(|shard| shard_id(store, shard)).transpose()?;
+        let queue = Arc::new(Queue::new(QUEUE, MOST));
+        thread::start(&queue, store.inner.id, shard)?;
+        Ok(queue)
+    }
+
+    /// Returns the writer with this thread of asynchronous calls.
+    #[cfg(feature = "async")]
+    pub(super) fn of_queue(store: &Store, queue: &Arc<Queue>) -> Self {
+        let (queue, store) = (Arc::clone(queue), Arc::clone(&store.inner));
+        Self { handle: Arc::new(Handle { queue, store, turn: Turn::One(None), ends: false }) }
+    }
+
     /// Starts the thread for closures of any shards, or returns the reason why it takes no closures.
     fn ready(&self) -> Result<()> {
-        let Handle { queue, store, turn } = &*self.handle;
+        let Handle { queue, store, turn, .. } = &*self.handle;
         store.engines.refuse_forked()?;
         match turn {
             Turn::One(_) => Ok(()),
@@ -382,7 +406,7 @@ impl GroupWriter {
     /// thread with a write transaction, for which the queued closures would wait; [`Error::Forked`]. After an
     /// error, the writer is not closed.
     pub fn close(&self) -> Result<()> {
-        let Handle { queue, store, turn } = &*self.handle;
+        let Handle { queue, store, turn, .. } = &*self.handle;
         store.engines.refuse_forked()?;
         thread::refuse_to_wait(store)?;
         queue.close();

@@ -12,7 +12,7 @@ use crate::{
     model::error::{Error, Result},
 };
 
-pub(super) struct Queue {
+pub(in crate::store) struct Queue {
     /// The number of entries with room.
     capacity: AtomicUsize,
     /// The maximum number of entries in a commit.
@@ -124,13 +124,24 @@ impl Queue {
         Err(Refused::Full)
     }
 
-    /// Removes the entry with this number if it waits for room.
-    pub(super) fn leave(&self, number: u64) {
+    /// Removes the entry with this number if it waits for room, or if it has room and `cancels` is set.
+    pub(super) fn leave(&self, number: u64, cancels: bool) {
         let mut state = self.state();
-        let entry = self.waiting(&state, number).and_then(|at| state.entries.remove(at));
+        let at = state.entries.binary_search_by_key(&number, |(number, _)| *number).ok();
+        let at = at.filter(|at| cancels || *at >= self.capacity());
+        let entry = at.and_then(|at| state.entries.remove(at));
         // User code must not run under the lock.
         drop(state);
+        if cancels {
+            self.room.notify_all();
+        }
         drop(entry);
+    }
+
+    /// Returns the number of entries that the thread has not taken.
+    #[cfg(feature = "async")]
+    pub(in crate::store) fn len(&self) -> usize {
+        self.state().entries.len()
     }
 
     fn append(&self, state: &mut State, entry: Entry) -> u64 {
@@ -178,7 +189,7 @@ impl Queue {
     }
 
     /// Refuses later entries, and entries that wait for room.
-    pub(super) fn close(&self) {
+    pub(in crate::store) fn close(&self) {
         let refused = {
             let mut state = self.state();
             state.closed = true;
@@ -190,7 +201,7 @@ impl Queue {
         refuse(refused);
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(in crate::store) fn is_closed(&self) -> bool {
         self.state().closed
     }
 

@@ -38,10 +38,10 @@ struct State<T, E> {
 }
 
 /// The sender of a result. If it is dropped without a result, it reports that the writer is closed.
-pub(super) struct Replier<T, E>(Option<Arc<Slot<T, E>>>);
+pub(in crate::store) struct Replier<T, E>(Option<Arc<Slot<T, E>>>);
 
 impl<T, E> Submitted<T, E> {
-    pub(super) fn new(store: &Arc<Inner>) -> (Replier<T, E>, Self) {
+    pub(in crate::store) fn new(store: &Arc<Inner>) -> (Replier<T, E>, Self) {
         let state = Mutex::new(State { outcome: None, waker: None });
         let slot = Arc::new(Slot { state, filled: Condvar::new() });
         (
@@ -141,7 +141,7 @@ impl<T, E> Slot<T, E> {
 }
 
 impl<T, E> Replier<T, E> {
-    pub(super) fn reply(mut self, outcome: Result<Result<T, E>>) {
+    pub(in crate::store) fn reply(mut self, outcome: Result<Result<T, E>>) {
         if let Some(slot) = self.0.take() {
             slot.fill(outcome);
         }

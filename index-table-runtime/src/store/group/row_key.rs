@@ -24,7 +24,7 @@ impl RowKey {
     }
 
     /// Returns the shard that has the rows now.
-    fn shard(&self) -> Result<ShardNumber> {
+    pub(in crate::store) fn shard(&self) -> Result<ShardNumber> {
         self.table.shard_of_shard_key(&self.shard_key)
     }
 

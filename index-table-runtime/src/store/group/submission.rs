@@ -21,6 +21,8 @@ pub struct Submission<T, E, F> {
     /// The key of a closure that is not submitted yet.
     key: Option<RowKey>,
     state: Submitting<T, E, F>,
+    /// Whether a closure in the queue is removed when the future is dropped, also if it has room.
+    cancels: bool,
 }
 
 enum Submitting<T, E, F> {
@@ -34,7 +36,13 @@ enum Submitting<T, E, F> {
 
 impl<T, E, F> Submission<T, E, F> {
     pub(super) const fn new(writer: GroupWriter, key: Option<RowKey>, body: F) -> Self {
-        Self { writer, key, state: Submitting::New(body) }
+        Self { writer, key, state: Submitting::New(body), cancels: false }
+    }
+
+    /// Returns the submission of an asynchronous call to the writer of the key.
+    #[cfg(feature = "async")]
+    pub(in crate::store) const fn of_call(writer: GroupWriter, key: Option<RowKey>, body: F) -> Self {
+        Self { writer, key, state: Submitting::New(body), cancels: true }
     }
 }
 
@@ -50,7 +58,7 @@ where
     type Output = Result<T, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { writer, key, state } = self.get_mut();
+        let Self { writer, key, state, .. } = self.get_mut();
         if let Some(own) = key {
             match writer.of_key(own) {
                 Ok(found) => *writer = found,
@@ -88,7 +96,7 @@ impl<T, E, F> Drop for Submission<T, E, F> {
         if let Submitting::Submitted(number, _) = self.state
             && store.engines.refuse_forked().is_ok()
         {
-            queue.leave(number);
+            queue.leave(number, self.cancels);
         }
     }
 }

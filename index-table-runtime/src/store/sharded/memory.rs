@@ -24,6 +24,8 @@ pub(super) fn in_memory(options: &Options) -> Result<Store> {
     let placement = if has_maps { placement } else { placement.with_any_map() };
     let engines = Engines::Several(Box::new(Shards::new(placement, stores, Arc::default())));
     let inner = Arc::new(Inner::new(engines, options.index_queue));
+    #[cfg(feature = "async")]
+    inner.calls.set_threads(options.async_threads);
     Ok(Store { inner })
 }
 

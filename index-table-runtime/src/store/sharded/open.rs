@@ -98,6 +98,8 @@ pub(in crate::store) fn open(options: &Options, path: &Path) -> Result<Store> {
     };
     let engines = Engines::Several(Box::new(shards));
     let inner = Arc::new(Inner::new(engines, options.index_queue));
+    #[cfg(feature = "async")]
+    inner.calls.set_threads(options.async_threads);
     stores.insert(path, Arc::downgrade(&inner));
     Ok(Store { inner })
 }

@@ -285,6 +285,8 @@ impl<'s> ReadTxn<'s> {
     /// the same store.
     #[inline]
     fn check(&self, table: &OpenTable) -> Result<()> {
+        #[cfg(feature = "async")]
+        crate::store::refuse_aborted()?;
         if self.store != table.store {
             return Err(wrong_store(table));
         }

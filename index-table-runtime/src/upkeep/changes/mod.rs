@@ -407,10 +407,24 @@ impl Consumer {
 
     /// Waits until there are changes that were not committed. Returns false after the timeout.
     pub(crate) fn wait(&self, store: &Store, timeout: Duration) -> Result<bool> {
-        store::wait_for_commit(store, timeout, || {
-            self.number(store)?;
-            Ok(self.lag(&store.read()?)?.changes > 0)
+        store::wait_for_commit(store, timeout, || self.has_changes(store))
+    }
+
+    /// Waits as [`wait`](Consumer::wait) does, without a thread that waits.
+    #[cfg(feature = "async")]
+    pub(crate) fn wait_async(self: &Arc<Self>, store: &Store, timeout: Duration) -> store::Call<bool> {
+        let (own, inner) = (Arc::clone(self), Arc::downgrade(&store.inner));
+        store::wait_for_signals(store, |store| &store.commits_seen, false, timeout, move || {
+            // The call has the store open.
+            let Some(inner) = inner.upgrade() else { return Ok(false) };
+            own.has_changes(&Store { inner })
         })
+    }
+
+    /// Whether there are changes that were not committed.
+    fn has_changes(&self, store: &Store) -> Result<bool> {
+        self.number(store)?;
+        Ok(self.lag(&store.read()?)?.changes > 0)
     }
 
     pub(crate) fn lag(&self, txn: &ReadTxn<'_>) -> Result<ChangeLag> {

@@ -1,5 +1,7 @@
 //! A condition variable that commits and batches notify.
 
+#[cfg(feature = "async")]
+use std::{collections::BTreeMap, mem, task::Waker};
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
@@ -22,13 +24,24 @@ struct State {
     events: u64,
     /// Whether a thread waits until messages are applied.
     hurry: bool,
+    /// The waiting tasks, by their numbers.
+    #[cfg(feature = "async")]
+    tasks: BTreeMap<u64, Waker>,
+    #[cfg(feature = "async")]
+    next_task: u64,
 }
 
 impl Signals {
     /// Signals that messages were written or applied, or that a worker has to stop.
     pub(crate) fn notify(&self) {
-        self.state().events += 1;
+        let mut state = self.state();
+        state.events += 1;
+        #[cfg(feature = "async")]
+        let tasks = mem::take(&mut state.tasks);
+        drop(state);
         self.changed.notify_all();
+        #[cfg(feature = "async")]
+        tasks.into_values().for_each(Waker::wake);
     }
 
     /// [`notify`](Signals::notify), if a thread waits. For commits, most of which nobody waits for.
@@ -79,5 +92,46 @@ impl Signals {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+}
+
+/// A task that waits for signals, with those of [`Signals::notify_waiting`].
+#[cfg(feature = "async")]
+pub(crate) struct Waiter<'s> {
+    signals: &'s Signals,
+    number: u64,
+}
+
+#[cfg(feature = "async")]
+impl Signals {
+    pub(crate) fn waiter(&self) -> Waiter<'_> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut state = self.state();
+        state.next_task += 1;
+        Waiter { signals: self, number: state.next_task }
+    }
+}
+
+#[cfg(feature = "async")]
+impl Waiter<'_> {
+    /// Whether there was a signal after `since`. Otherwise, the next one wakes the task.
+    pub(crate) fn is_signalled(&self, since: u64, waker: &Waker) -> bool {
+        let mut state = self.signals.state();
+        if state.events != since {
+            return true;
+        }
+        let before = state.tasks.insert(self.number, waker.clone());
+        drop(state);
+        drop(before);
+        false
+    }
+}
+
+#[cfg(feature = "async")]
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.signals.waiting.fetch_sub(1, Ordering::SeqCst);
+        let waker = self.signals.state().tasks.remove(&self.number);
+        drop(waker);
     }
 }

@@ -1,0 +1,194 @@
+//! The future of an asynchronous call, and the state that it shares with the closure.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering::SeqCst},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use crate::model::error::{Error, Result};
+
+/// The future of an asynchronous call: one transaction. From [`Store::read_async`](crate::Store::read_async),
+/// [`Store::transaction_async`](crate::Store::transaction_async) and the methods of repositories whose names end in `_async`. With the
+/// feature `async`.
+///
+/// It owns its closure, its table and a handle of its store, so it can be spawned as a task of any executor. It does nothing before it is
+/// polled. If it is dropped before its closure has begun, nothing happens. If it is dropped later, the transaction is committed or not,
+/// as if it had not been dropped, and leaves nothing open.
+///
+/// A panic of the closure is [`Error::Panicked`] of this call.
+#[must_use = "futures do nothing unless polled"]
+pub struct Call<T, E = Error> {
+    state: State<T, E>,
+    orders: Arc<Orders>,
+    aborts: bool,
+}
+
+type Running<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+
+enum State<T, E> {
+    Running(Running<T, E>),
+    /// The result of a call that ended when it was submitted.
+    Ready(Result<T, E>),
+    Ended,
+}
+
+impl<T, E> Call<T, E> {
+    /// Creates a call, whose future gets the state that it shares with its closure.
+    pub(super) fn new<F>(make: impl FnOnce(Arc<Orders>) -> F) -> Self
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let orders = Arc::new(Orders(AtomicU8::new(WAITING)));
+        let state = State::Running(Box::pin(make(Arc::clone(&orders))));
+        Self { state, orders, aborts: false }
+    }
+
+    /// Submits the call now.
+    pub(super) fn begun(mut self) -> Self {
+        if let State::Running(future) = &mut self.state
+            && let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        {
+            self.state = State::Ready(result);
+        }
+        self
+    }
+
+    /// Rolls back the transaction if the future is dropped while the closure runs: the next operation of the closure fails, and so does
+    /// the transaction, whatever the closure returns. A transaction whose commit has begun is committed or not. For a look-up, there
+    /// is nothing to roll back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use index_table::{Error, IndexTable, Store};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, IndexTable)]
+    /// # struct Note { #[primary_key] id: u32, text: String }
+    /// /// If the caller gives up, for example after a timeout, the notes stay.
+    /// async fn clear(store: &Store, notes: &NoteRepository, ids: Vec<u32>) -> Result<(), Error> {
+    ///     let notes = notes.clone();
+    ///     let call = store.transaction_async(move |txn| {
+    ///         for id in &ids {
+    ///             notes.delete(txn, *id)?;
+    ///         }
+    ///         Ok(())
+    ///     });
+    ///     call.abort_on_drop().await
+    /// }
+    /// ```
+    #[must_use = "futures do nothing unless polled"]
+    pub const fn abort_on_drop(mut self) -> Self {
+        self.aborts = true;
+        self
+    }
+}
+
+/// Nothing in it is pinned but the box.
+impl<T, E> Unpin for Call<T, E> {}
+
+impl<T, E> Future for Call<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let State::Running(future) = &mut this.state {
+            let Poll::Ready(result) = future.as_mut().poll(context) else { return Poll::Pending };
+            this.state = State::Ended;
+            return Poll::Ready(result);
+        }
+        match std::mem::replace(&mut this.state, State::Ended) {
+            State::Ready(result) => Poll::Ready(result),
+            // As for other futures, polling again has no result.
+            State::Running(_) | State::Ended => Poll::Pending,
+        }
+    }
+}
+
+impl<T, E> Drop for Call<T, E> {
+    fn drop(&mut self) {
+        if matches!(self.state, State::Running(_)) {
+            self.orders.leave(self.aborts);
+        }
+    }
+}
+
+impl<T, E> fmt::Debug for Call<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_ended = !matches!(self.state, State::Running(_));
+        f.debug_struct("Call").field("has_ended", &has_ended).finish_non_exhaustive()
+    }
+}
+
+/// The closure has not begun.
+const WAITING: u8 = 0;
+/// The closure has begun.
+const BEGUN: u8 = 1;
+/// The future was dropped before the closure has begun.
+const LEFT: u8 = 2;
+/// The future was dropped while the closure ran, and its transaction is rolled back.
+const ABORTED: u8 = 3;
+
+/// The state that a future and its closure share.
+#[derive(Debug)]
+pub(in crate::store) struct Orders(AtomicU8);
+
+impl Orders {
+    /// Begins the closure, also when it runs again. Returns false if it must not run.
+    pub(in crate::store) fn begin(&self) -> bool {
+        matches!(self.0.compare_exchange(WAITING, BEGUN, SeqCst, SeqCst), Ok(_) | Err(BEGUN))
+    }
+
+    /// Records that the future was dropped.
+    fn leave(&self, aborts: bool) {
+        let left = self.0.compare_exchange(WAITING, LEFT, SeqCst, SeqCst);
+        if left == Err(BEGUN) && aborts {
+            self.0.store(ABORTED, SeqCst);
+        }
+    }
+
+    /// Fails if the transaction is rolled back.
+    pub(in crate::store) fn check(&self) -> Result<()> {
+        if self.0.load(SeqCst) == ABORTED { Err(Error::CallDropped) } else { Ok(()) }
+    }
+}
+
+thread_local! {
+    /// Whether this thread runs the closure of a call.
+    static RUNS: Cell<bool> = const { Cell::new(false) };
+    /// The state of this call.
+    static CURRENT: RefCell<Option<Arc<Orders>>> = const { RefCell::new(None) };
+}
+
+/// Runs the closure of a call in this thread.
+pub(in crate::store) fn run_for<T>(orders: &Arc<Orders>, run: impl FnOnce() -> T) -> T {
+    struct Restored(Option<Arc<Orders>>);
+
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            RUNS.set(self.0.is_some());
+            CURRENT.set(self.0.take());
+        }
+    }
+
+    let _restored = Restored(CURRENT.replace(Some(Arc::clone(orders))));
+    RUNS.set(true);
+    run()
+}
+
+/// Fails in the closure of a call whose transaction is rolled back.
+#[inline]
+pub(crate) fn refuse_aborted() -> Result<()> {
+    if RUNS.get() { check_current() } else { Ok(()) }
+}
+
+#[cold]
+fn check_current() -> Result<()> {
+    CURRENT.with_borrow(|orders| orders.as_ref().map_or(Ok(()), |orders| orders.check()))
+}

@@ -1,0 +1,151 @@
+//! Threads of a store that run closures, in the order of their submission.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    locks::{Condvar, Mutex, Origin},
+    model::error::{Error, Result},
+    store::group::contained,
+};
+
+/// The name of the threads.
+const NAME: &str = "index-table-call";
+
+/// The time after which a thread without a closure ends.
+pub(super) const IDLE: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that are started when they are needed.
+#[derive(Default)]
+pub(super) struct Pool(OnceLock<Arc<Shared>>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// There is a job, or the pool has ended.
+    work: Condvar,
+    /// The process with the threads.
+    origin: Origin,
+}
+
+#[derive(Default)]
+struct State {
+    /// The jobs that no thread has taken, by their numbers.
+    queue: BTreeMap<u64, Job>,
+    next: u64,
+    threads: usize,
+    idle: usize,
+    has_ended: bool,
+}
+
+/// The place of a job in the queue. If it is dropped before a thread has taken the job, the job is dropped.
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Pool {
+    /// Appends a job to the queue, and starts a thread for it if all are busy and there are less than `most`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`] if there is no thread and none can be started.
+    pub(super) fn push(&self, most: usize, job: Job) -> Result<Place> {
+        let shared = self.0.get_or_init(|| {
+            let (state, work, origin) = (Mutex::default(), Condvar::new(), Origin::here());
+            Arc::new(Shared { state, work, origin })
+        });
+        let mut state = shared.state.lock();
+        let number = state.next;
+        state.next += 1;
+        state.queue.insert(number, job);
+        let place = Place { shared: Arc::clone(shared), number };
+        if state.queue.len() > state.idle && state.threads < most.max(1) {
+            state.threads += 1;
+            drop(state);
+            place.start()?;
+        } else {
+            drop(state);
+        }
+        shared.work.notify_one();
+        Ok(place)
+    }
+
+    /// Ends the threads when there are no more jobs.
+    pub(super) fn end(&self) {
+        if let Some(shared) = self.0.get() {
+            shared.state.lock().has_ended = true;
+            shared.work.notify_all();
+        }
+    }
+
+    /// Returns the number of jobs that no thread has taken.
+    pub(super) fn waiting(&self) -> usize {
+        self.0.get().map_or(0, |shared| shared.state.lock().queue.len())
+    }
+}
+
+impl Place {
+    /// Starts the thread that was counted.
+    fn start(&self) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let Err(source) = thread::Builder::new().name(NAME.to_owned()).spawn(move || shared.work())
+        else {
+            return Ok(());
+        };
+        let mut state = self.shared.state.lock();
+        state.threads -= 1;
+        if state.threads > 0 {
+            // Another thread takes the job.
+            return Ok(());
+        }
+        Err(Error::Thread { name: NAME, source })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.shared.origin.is_inherited() {
+            return;
+        }
+        let job = self.shared.state.lock().queue.remove(&self.number);
+        // User code must not run under the lock.
+        drop(job);
+    }
+}
+
+impl Shared {
+    /// Runs in a thread.
+    fn work(&self) {
+        while let Some(job) = self.take() {
+            contained(job);
+        }
+    }
+
+    /// Waits for a job. Returns `None` if the thread has to end.
+    fn take(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some((_, job)) = state.queue.pop_first() {
+                return Some(job);
+            }
+            if state.has_ended {
+                state.threads -= 1;
+                return None;
+            }
+            let begun = Instant::now();
+            state.idle += 1;
+            state = self.work.wait_timeout(state, IDLE);
+            state.idle -= 1;
+            if state.queue.is_empty() && begun.elapsed() >= IDLE {
+                state.threads -= 1;
+                return None;
+            }
+        }
+    }
+}

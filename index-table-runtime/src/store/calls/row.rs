@@ -1,0 +1,110 @@
+//! Calls for single rows.
+
+use std::sync::Arc;
+
+use super::{Call, Calls, call::Orders, run::run_once};
+use crate::{
+    model::{
+        entity::Entity,
+        error::{Error, Result},
+        maintain::Image,
+        row,
+    },
+    store::{OpenTable, ReadTxn, RowKey, Store, WriteTxn},
+    write::rows,
+};
+
+/// Runs a look-up of rows: in place, or in the pool.
+pub(crate) fn look_up<T: Send + 'static>(
+    store: &Store,
+    read: impl FnOnce(&ReadTxn<'_>) -> Result<T> + Send + 'static,
+) -> Call<T> {
+    let store = store.clone();
+    Call::new(move |orders| async move {
+        let calls = &store.inner.calls;
+        if calls.reads_in_place(&store) {
+            return calls.read_in_place(&store, &orders, read);
+        }
+        let own = store.clone();
+        let run = calls.read(&store, orders, move || {
+            let note = || read(&own.read()?);
+            own.inner.calls.warmth.note(note)
+        })?;
+        run.await
+    })
+}
+
+/// Runs a write of one row, which may run again: with others in one commit, or with autocommit on a server.
+pub(crate) fn write_row<T: Send + 'static>(
+    store: &Store,
+    key: Result<Option<RowKey>>,
+    mut write: impl FnMut(&mut WriteTxn<'_>) -> Result<T> + Send + 'static,
+) -> Call<T> {
+    let store = store.clone();
+    Call::new(move |orders| async move {
+        let calls = &store.inner.calls;
+        if !store.inner.engines.has_other_writers() {
+            return calls.group(&store, key?, orders, write)?.await;
+        }
+        let own = store.clone();
+        let run = calls.write(&store, orders, move || write(&mut own.autocommit()?))?;
+        run.await
+    })
+}
+
+/// Runs a change of one row, which may run again, and must not be divided on a server.
+pub(crate) fn change_row<T: Send + 'static>(
+    store: &Store,
+    key: Result<Option<RowKey>>,
+    mut write: impl FnMut(&mut WriteTxn<'_>) -> Result<T> + Send + 'static,
+) -> Call<T> {
+    if store.inner.engines.has_other_writers() {
+        return store.transaction_async(write);
+    }
+    write_row(store, key, move |txn| write(txn))
+}
+
+impl Calls {
+    /// Whether a look-up can run in the thread of the task.
+    fn reads_in_place(&self, store: &Store) -> bool {
+        let engines = &store.inner.engines;
+        if engines.has_other_writers() {
+            return false;
+        }
+        let mut files = engines.each_lmdb().peekable();
+        // In memory, there is no disk. While a map is replaced, a transaction would wait.
+        files.peek().is_none() || (self.warmth.is_warm() && !files.any(|file| file.is_replacing()))
+    }
+
+    fn read_in_place<T>(
+        &self,
+        store: &Store,
+        orders: &Arc<Orders>,
+        read: impl FnOnce(&ReadTxn<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let accepted = self.accept(store)?;
+        let found = self.warmth.note(|| run_once(orders, || read(&store.read()?)));
+        drop(accepted);
+        found?
+    }
+}
+
+impl OpenTable {
+    /// Returns a copy of a row, for another thread: the row that is read back from its bytes, which a write would store.
+    ///
+    /// # Errors
+    ///
+    /// Those of a write of the row before anything is written: [`Error::Codec`], [`Error::KeyTooLong`].
+    pub(crate) fn copy<R: Entity>(&self, own: &R) -> Result<R> {
+        let rows = self.rows.with_lists(Arc::clone(self.copied.get_or_init(Arc::default)));
+        let mut new = Image::default();
+        new.load_row(&rows.lists, own)?;
+        let copy = row::decode::<R>(&rows.lists, new.row());
+        // The keys of such a row can be others in the copy.
+        if copy.is_err() || R::READS_BACK || cfg!(debug_assertions) {
+            new.load_entries(&rows.lists, own)?;
+            rows::try_back(&rows, &new, &mut Image::default())?;
+        }
+        copy.map_err(|error| Error::Codec { table: self.schema.name, reason: error.to_string() })
+    }
+}
