@@ -21,6 +21,7 @@
 /// [references]: references
 /// [aggregates]: aggregates
 /// [group commit]: group_commit
+/// [asynchronous code]: async_calls
 /// [durability]: durability
 /// [space ahead]: space_ahead
 /// [eventual indexes]: eventual
@@ -245,6 +246,12 @@ pub mod references {}
 /// Many threads and tasks that share one commit.
 #[doc = include_str!("guide/group_commit.md")]
 pub mod group_commit {}
+
+/// [group commit]: group_commit
+///
+/// Transactions for tasks of any executor (Cargo feature `async`).
+#[doc = include_str!("guide/async_calls.md")]
+pub mod async_calls {}
 
 /// [one journal for all shards]: sharding#durability
 /// [sharded store]: sharding#other-work-in-several-shards

@@ -19,6 +19,7 @@
 //! [references]: guide::references
 //! [aggregates]: guide::aggregates
 //! [group commit]: guide::group_commit
+//! [asynchronous code]: guide::async_calls
 //! [durability]: guide::durability
 //! [space ahead]: guide::space_ahead
 //! [eventual indexes]: guide::eventual

@@ -96,7 +96,7 @@ impl From<Error> for Failure {
                 eprintln!("error: {error}");
                 Self::unavailable("the database server can't be reached")
             }
-            Error::WriterClosed => Self::unavailable("the service is being stopped"),
+            Error::CallsClosed => Self::unavailable("the service is being stopped"),
             Error::GrowthBlocked { .. } => {
                 eprintln!("error: {error}");
                 Self::unavailable("the directory has to grow, and is being read")

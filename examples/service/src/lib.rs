@@ -22,36 +22,23 @@
 //! # The path of a request
 //!
 //! [`routes`] reads the request and writes the response, [`model`] has the stored type, [`service`] runs
-//! queries and [`writer`] runs [`changes`]. LMDB is synchronous, so neither of them calls it on the runtime's
-//! threads.
+//! queries, and [`commands`] run [`changes`]. All of them are asynchronous calls of the store, which run away from the threads of
+//! the runtime.
 //!
-//! **Changes** go to one thread, through a bounded queue, and get their response after the commit. See
-//! [`writer`].
+//! **Changes** wait in a bounded queue, and get their response after the commit. With a full queue, the response is 503.
 //!
-//! **Reads** run on the runtime's blocking pool, each in a transaction that begins and ends there:
-//! a slow client holds no snapshot. A read takes microseconds if its pages are in memory. Otherwise, the
-//! thread waits for the disk, and the runtime can't detect it: every other task of that thread waits too,
-//! even a request that reads nothing. The figures were measured on two cores with 16 reading connections:
+//! **Reads** have a transaction of their own, which ends before the response is written: a slow client holds no snapshot.
+//! A customer is looked up in the thread of the task, as long as that does not wait for a disk.
 //!
-//! | | on the runtime's threads | on the blocking pool |
-//! |---|---|---|
-//! | cold, 1,000,000 customers: the longest wait of a request without a read | 100 to 640 ms | 6 to 15 ms |
-//! | warm, customers by id | 59,000 to 69,000/s | 34,000 to 39,000/s |
-//! | warm, pages of 100 customers | 10,500 to 11,200/s | 8,800 to 9,800/s |
-//! The pool adds about 20 to 40 µs to a read, which matters for a look-up, but hardly for a page, and little
-//! compared to a real network. In exchange, a slow read delays no other request. A service whose store always
-//! fits into memory should read on the runtime's threads.
+//! **The end**: after a signal to stop, the service accepts no more connections, finishes the requests that it has, for at
+//! most ten seconds, and then the commands that have begun.
 //!
 //! # On a PostgreSQL server
 //!
 //! With the Cargo feature `postgres` and the arguments `--postgres URL`, the store is on a server, and several
-//! instances of the service share it. The same code runs on it. A call then blocks its thread for each round trip to
-//! the server, about a millisecond in a network, so the blocking pool is required: a thread of the runtime that waits
-//! for the server runs no other task. The group writer runs the queued commands in one transaction, which saves
-//! commits; each command still takes its own round trips. Commands of other instances can conflict, and then the group
+//! instances of the service share it. The same code runs on it: only [`service::Service::connect`] differs from
+//! [`service::Service::open`]. Each command is a transaction of its own then. If commands of two instances conflict, one of them
 //! runs again.
-//!
-//! The pool's size also limits the number of concurrent reads: see [`service::READERS`].
 //!
 //! # The second release
 //!
@@ -67,9 +54,9 @@
 
 pub mod admin;
 pub mod changes;
+pub mod commands;
 pub mod failure;
 pub mod model;
 pub mod program;
 pub mod routes;
 pub mod service;
-pub mod writer;

@@ -15,7 +15,7 @@ use tokio::{net::TcpListener, runtime, time};
 use crate::{
     admin::with_page,
     routes::routes,
-    service::{READERS, Service},
+    service::Service,
 };
 
 const USAGE: &str = "usage: index-table-service-example (DIRECTORY | --postgres URL) [ADDRESS]";
@@ -48,14 +48,16 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     let service =
         if is_on_a_server { Service::connect(&text(place)?)? } else { Service::open(place)? };
-    let writer = service.writer.clone();
-    let runtime =
-        runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(READERS).build()?;
-    let served = runtime.block_on(serve(&address, service));
-    // Unfinished requests end with the runtime. Their submitted changes are still committed.
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        let served = serve(&address, service.clone()).await;
+        // The commands that have begun are committed.
+        service.close().await?;
+        Ok::<_, Box<dyn Error>>(served?)
+    });
+    // Unfinished requests end with the runtime.
     drop(runtime);
-    writer.close()?;
-    Ok(served?)
+    served
 }
 
 fn text(argument: OsString) -> Result<String, &'static str> {

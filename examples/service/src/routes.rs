@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     changes::Changes,
+    commands::{Command, Outcome},
     failure::Failure,
     model::{Customer, CustomerRepository},
     service::Service,
-    writer::{Command, Outcome},
 };
 
 const DEFAULT_LIMIT: u16 = 20;
@@ -28,7 +28,7 @@ const DEFAULT_LIMIT: u16 = 20;
 /// The maximum number of customers in one response, which limits the reads of a request.
 const MAX_LIMIT: u16 = 100;
 
-/// The maximum size of a request, which is a customer. The queue of the writer has room for many requests.
+/// The maximum size of a request, which is a customer. The queue of the store has room for many requests.
 const MAX_BODY: usize = 16 << 10;
 
 /// Returns the endpoints of a service.
@@ -56,9 +56,6 @@ struct Health {
 }
 
 async fn health(State(service): State<Service>) -> RouteResult<Json<Health>> {
-    if !service.writer.is_running() {
-        return Err(Failure::unavailable("the writer has stopped"));
-    }
     let customers = service.read(|customers, txn| customers.all(txn).count()).await?;
     Ok(Json(Health { customers }))
 }
@@ -69,7 +66,7 @@ async fn usage(State(service): State<Service>) -> Json<Usage> {
 }
 
 async fn by_id(State(service): State<Service>, Path(id): Path<u64>) -> RouteResult<Response> {
-    let customer = service.read(move |customers, txn| customers.get(txn, id)).await?;
+    let customer = service.customers().get_async(service.store(), id).await?;
     customer.map(with_etag).ok_or_else(Failure::no_such_customer)
 }
 
@@ -94,7 +91,7 @@ async fn by_email(
     State(service): State<Service>,
     Path(email): Path<String>,
 ) -> RouteResult<Json<Customer>> {
-    let customer = service.read(move |customers, txn| customers.get_by_email(txn, &email)).await?;
+    let customer = service.customers().get_by_email_async(service.store(), &email).await?;
     customer.map(Json).ok_or_else(Failure::no_such_customer)
 }
 
@@ -161,7 +158,7 @@ async fn create(
     State(service): State<Service>,
     Json(customer): Json<Customer>,
 ) -> RouteResult<Outcome> {
-    service.writer.write(Command::Create(customer)).await
+    service.write(Command::Create(customer)).await
 }
 
 async fn replace(
@@ -175,7 +172,7 @@ async fn replace(
         return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, error).about("id"));
     }
     let expected = expected_revision(&headers)?;
-    service.writer.write(Command::Replace(customer, expected)).await
+    service.write(Command::Replace(customer, expected)).await
 }
 
 async fn change(
@@ -185,7 +182,7 @@ async fn change(
     Json(changes): Json<Changes>,
 ) -> RouteResult<Outcome> {
     let expected = expected_revision(&headers)?;
-    service.writer.write(Command::Change(id, changes, expected)).await
+    service.write(Command::Change(id, changes, expected)).await
 }
 
 async fn delete(
@@ -194,7 +191,7 @@ async fn delete(
     headers: HeaderMap,
 ) -> RouteResult<Outcome> {
     let expected = expected_revision(&headers)?;
-    service.writer.write(Command::Delete(id, expected)).await
+    service.write(Command::Delete(id, expected)).await
 }
 
 impl IntoResponse for Outcome {

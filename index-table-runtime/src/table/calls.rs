@@ -133,7 +133,7 @@ impl<R: Entity> Table<R> {
     /// # use serde::{Deserialize, Serialize};
     /// # use std::time::Duration;
     /// # #[derive(Serialize, Deserialize, IndexTable)]
-    /// # #[index(text, eventual)]
+    /// # #[index(text, consistency = "eventual")]
     /// # struct Note { #[primary_key] id: u32, text: String }
     /// async fn insert_and_wait(store: &Store, notes: &NoteRepository, note: Note) -> Result<bool> {
     ///     let own = notes.clone();

@@ -10,6 +10,8 @@ pub mod model;
 pub mod admin;
 #[path = "../changes.rs"]
 pub mod changes;
+#[path = "../commands.rs"]
+pub mod commands;
 #[path = "../failure.rs"]
 pub mod failure;
 #[path = "../program.rs"]
@@ -18,8 +20,6 @@ pub mod program;
 pub mod routes;
 #[path = "../service.rs"]
 pub mod service;
-#[path = "../writer.rs"]
-pub mod writer;
 
 use std::process::ExitCode;
 

@@ -36,6 +36,6 @@ async fn the_page_of_the_store_needs_the_token() -> Result {
     let (status, text) = get(&app, "/admin/metrics", Some("Bearer secret")).await?;
     assert!(status == StatusCode::OK && text.contains("index_table_rows{table=\"customers\"} 0"));
     assert_eq!(get(&app, "/health", None).await?.0, StatusCode::OK);
-    service.writer.close()?;
+    service.close().await?;
     Ok(())
 }

@@ -12,7 +12,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::model::error::{Error, Result};
+use crate::{
+    model::error::{Error, Result},
+    store::{QueueFull, Store},
+};
 
 /// The future of an asynchronous call: one transaction. From [`Store::read_async`](crate::Store::read_async),
 /// [`Store::transaction_async`](crate::Store::transaction_async) and the methods of repositories whose names end in `_async`. With the
@@ -28,6 +31,15 @@ pub struct Call<T, E = Error> {
     state: State<T, E>,
     orders: Arc<Orders>,
     aborts: bool,
+    store: Store,
+    kind: Kind,
+}
+
+/// What a call does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    Read,
+    Write,
 }
 
 type Running<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
@@ -41,23 +53,54 @@ enum State<T, E> {
 
 impl<T, E> Call<T, E> {
     /// Creates a call, whose future gets the state that it shares with its closure.
-    pub(super) fn new<F>(make: impl FnOnce(Arc<Orders>) -> F) -> Self
+    pub(super) fn new<F>(
+        store: &Store,
+        kind: Kind,
+        make: impl FnOnce(Store, Arc<Orders>) -> F,
+    ) -> Self
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
         let orders = Arc::new(Orders(AtomicU8::new(WAITING)));
-        let state = State::Running(Box::pin(make(Arc::clone(&orders))));
-        Self { state, orders, aborts: false }
+        let state = State::Running(Box::pin(make(store.clone(), Arc::clone(&orders))));
+        Self { state, orders, aborts: false, store: store.clone(), kind }
     }
 
-    /// Submits the call now.
-    pub(super) fn begun(mut self) -> Self {
+    /// Submits the call now, and not when it is first polled, unless 1,024 calls that read, or that write, wait for a thread. A service
+    /// should then refuse the request.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueFull`] with the call, which has done nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use index_table::{IndexTable, Result, Store};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, IndexTable)]
+    /// # struct Note { #[primary_key] id: u32, text: String }
+    /// /// Returns the status of a request.
+    /// async fn post(store: &Store, notes: &NoteRepository, note: Note) -> Result<u16> {
+    ///     let notes = notes.clone();
+    ///     let call = store.transaction_async(move |txn| notes.insert(txn, &note));
+    ///     match call.try_submit() {
+    ///         Ok(submitted) => submitted.await.map(|()| 201),
+    ///         Err(_) => Ok(503),
+    ///     }
+    /// }
+    /// ```
+    pub fn try_submit(mut self) -> Result<Self, QueueFull<Self>> {
+        if self.store.inner.calls.are_full(self.kind) {
+            return Err(QueueFull(self));
+        }
         if let State::Running(future) = &mut self.state
-            && let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+            && let Poll::Ready(result) =
+                future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         {
             self.state = State::Ready(result);
         }
-        self
+        Ok(self)
     }
 
     /// Rolls back the transaction if the future is dropped while the closure runs: the next operation of the closure fails, and so does

@@ -19,7 +19,7 @@
 //! | write transactions of a store with several data files, and on a server | the [`Pool`] `writes`, [`Options::async_threads`] threads |
 //!
 //! A pool's thread ends after [`pool::IDLE`] without a closure. A queue has no limit of its own for calls that wait, because each is
-//! a future that the program holds. The limit of `try_` is [`QUEUE`].
+//! a future that the program holds. The limit of [`Call::try_submit`] is [`QUEUE`].
 //!
 //! A look-up of rows runs in place, in the task's thread, as long as it does not wait for a disk: see [`in_place`].
 
@@ -50,14 +50,14 @@ pub(crate) use self::{
     row::{change_row, look_up, write_row},
     wait::wait_for_signals,
 };
-use self::{group::Groups, in_place::Warmth, pool::Pool, timer::Timers};
-use super::{QueueFull, ReadTxn, Store, WriteTxn};
+use self::{call::Kind, group::Groups, in_place::Warmth, pool::Pool, timer::Timers};
+use super::{ReadTxn, Store, WriteTxn};
 use crate::{
     locks::Mutex,
     model::error::{Error, Result},
 };
 
-/// The number of closures that wait for a thread, from which on `try_` refuses further ones.
+/// The number of closures that wait for a thread, from which on [`Call::try_submit`] refuses further ones.
 const QUEUE: usize = 1024;
 
 /// The state of the asynchronous calls of a store.
@@ -105,6 +105,15 @@ impl Calls {
         self.groups.end();
         self.reads.end();
         self.writes.end();
+    }
+
+    /// Whether so many closures wait for a thread that further ones can be refused.
+    fn are_full(&self, kind: Kind) -> bool {
+        let waiting = match kind {
+            Kind::Read => self.reads.waiting(),
+            Kind::Write => self.writes.waiting().max(self.groups.waiting()),
+        };
+        waiting >= QUEUE
     }
 
     /// Accepts a call.
@@ -166,14 +175,26 @@ impl Store {
     ///     store.read_async(move |txn| customers.find_by_town(txn, "Redmond").count()).await
     /// }
     /// ```
-    pub fn read_async<T, E, F>(&self, body: F) -> Call<T, E>
+    pub fn read_async<T, F>(&self, body: F) -> Call<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&ReadTxn<'_>) -> Result<T> + Send + 'static,
+    {
+        self.try_read_async(body)
+    }
+
+    /// Runs a closure as [`read_async`](Store::read_async) does, with an error of your own.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read_async`](Store::read_async).
+    pub fn try_read_async<T, E, F>(&self, body: F) -> Call<T, E>
     where
         T: Send + 'static,
         E: From<Error> + Send + 'static,
         F: FnOnce(&ReadTxn<'_>) -> Result<T, E> + Send + 'static,
     {
-        let store = self.clone();
-        Call::new(move |orders| async move {
+        Call::new(self, Kind::Read, move |store, orders| async move {
             let own = store.clone();
             let run = store.inner.calls.read(&store, orders, move || {
                 let txn = own.read()?;
@@ -181,25 +202,6 @@ impl Store {
             })?;
             run.await
         })
-    }
-
-    /// Submits a closure as [`read_async`](Store::read_async) does, unless 1,024 closures wait for a thread.
-    ///
-    /// The closure is submitted by this call, and not when the future is first polled.
-    ///
-    /// # Errors
-    ///
-    /// [`QueueFull`] with the closure.
-    pub fn try_read_async<T, E, F>(&self, body: F) -> Result<Call<T, E>, QueueFull<F>>
-    where
-        T: Send + 'static,
-        E: From<Error> + Send + 'static,
-        F: FnOnce(&ReadTxn<'_>) -> Result<T, E> + Send + 'static,
-    {
-        if self.inner.calls.reads.waiting() >= QUEUE {
-            return Err(QueueFull(body));
-        }
-        Ok(self.read_async(body).begun())
     }
 
     /// Runs a closure in a write transaction, away from the threads of the executor. For any executor. With the feature `async`.
@@ -246,14 +248,28 @@ impl Store {
     ///         .await
     /// }
     /// ```
-    pub fn transaction_async<T, E, F>(&self, body: F) -> Call<T, E>
+    pub fn transaction_async<T, F>(&self, body: F) -> Call<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T> + Send + 'static,
+    {
+        self.try_transaction_async(body)
+    }
+
+    /// Runs a closure as [`transaction_async`](Store::transaction_async) does, with an error of your own.
+    ///
+    /// Often, the error's type has to be named: `Ok::<_, MyError>(value)`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`transaction_async`](Store::transaction_async).
+    pub fn try_transaction_async<T, E, F>(&self, body: F) -> Call<T, E>
     where
         T: Send + 'static,
         E: From<Error> + Send + 'static,
         F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
     {
-        let store = self.clone();
-        Call::new(move |orders| async move {
+        Call::new(self, Kind::Write, move |store, orders| async move {
             let calls = &store.inner.calls;
             if store.inner.engines.several().is_none() && !store.inner.engines.has_other_writers() {
                 return calls.group(&store, None, orders, body)?.await;
@@ -269,26 +285,6 @@ impl Store {
             })?;
             run.await
         })
-    }
-
-    /// Submits a closure as [`transaction_async`](Store::transaction_async) does, unless 1,024 closures wait for a thread.
-    ///
-    /// The closure is submitted by this call, and not when the future is first polled.
-    ///
-    /// # Errors
-    ///
-    /// [`QueueFull`] with the closure.
-    pub fn try_transaction_async<T, E, F>(&self, body: F) -> Result<Call<T, E>, QueueFull<F>>
-    where
-        T: Send + 'static,
-        E: From<Error> + Send + 'static,
-        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
-    {
-        let calls = &self.inner.calls;
-        if calls.writes.waiting().max(calls.groups.waiting()) >= QUEUE {
-            return Err(QueueFull(body));
-        }
-        Ok(self.transaction_async(body).begun())
     }
 
     /// Refuses later asynchronous calls of all handles of the store, and waits until the accepted ones have ended: their writes are

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Call, Calls, call::Orders, run::run_once};
+use super::{
+    Call, Calls,
+    call::{Kind, Orders},
+    run::run_once,
+};
 use crate::{
     model::{
         entity::Entity,
@@ -19,8 +23,7 @@ pub(crate) fn look_up<T: Send + 'static>(
     store: &Store,
     read: impl FnOnce(&ReadTxn<'_>) -> Result<T> + Send + 'static,
 ) -> Call<T> {
-    let store = store.clone();
-    Call::new(move |orders| async move {
+    Call::new(store, Kind::Read, move |store, orders| async move {
         let calls = &store.inner.calls;
         if calls.reads_in_place(&store) {
             return calls.read_in_place(&store, &orders, read);
@@ -40,8 +43,7 @@ pub(crate) fn write_row<T: Send + 'static>(
     key: Result<Option<RowKey>>,
     mut write: impl FnMut(&mut WriteTxn<'_>) -> Result<T> + Send + 'static,
 ) -> Call<T> {
-    let store = store.clone();
-    Call::new(move |orders| async move {
+    Call::new(store, Kind::Write, move |store, orders| async move {
         let calls = &store.inner.calls;
         if !store.inner.engines.has_other_writers() {
             return calls.group(&store, key?, orders, write)?.await;

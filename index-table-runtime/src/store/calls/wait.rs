@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Call;
+use super::{Call, call::Kind};
 use crate::{
     model::error::Result,
     store::{Inner, Store},
@@ -27,8 +27,8 @@ pub(crate) fn wait_for_signals(
     timeout: Duration,
     done: impl Fn() -> Result<bool> + Send + Sync + 'static,
 ) -> Call<bool> {
-    let (store, done) = (store.clone(), Arc::new(done));
-    Call::new(move |orders| async move {
+    let done = Arc::new(done);
+    Call::new(store, Kind::Read, move |store, orders| async move {
         let begun = Instant::now();
         let (calls, signals) = (&store.inner.calls, signals(&store.inner));
         let waiter = signals.waiter();

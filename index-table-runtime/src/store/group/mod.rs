@@ -436,7 +436,7 @@ impl fmt::Debug for GroupWriter {
 }
 
 /// The queue of a [`GroupWriter`] has no room for this closure; from
-/// [`try_submit`](GroupWriter::try_submit).
+/// [`try_submit`](GroupWriter::try_submit). With the feature `async`, too many calls wait, so this call was refused.
 pub struct QueueFull<F>(pub F);
 
 impl<F> fmt::Debug for QueueFull<F> {
@@ -447,7 +447,7 @@ impl<F> fmt::Debug for QueueFull<F> {
 
 impl<F> fmt::Display for QueueFull<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the group writer's queue is full; try again in a moment")
+        f.write_str("the queue of the store's writes or calls is full; try again in a moment")
     }
 }
 

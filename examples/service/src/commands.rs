@@ -1,22 +1,17 @@
-//! The writer, through which all changes go.
-//! LMDB has one write transaction at a time, and a durable commit waits for the disk. So commands go to the
-//! store's [`GroupWriter`], whose thread takes them from a queue. No request waits for a lock or a disk on
-//! one of the runtime's threads. Commands that are queued while a commit waits for the disk share the next
-//! commit. Each command still succeeds or fails separately, and gets its response after the commit. The queue
-//! is bounded. If the disk can't keep up, clients get an error at once, and neither memory nor waiting times
-//! grow.
+//! The commands, through which all changes go.
+//!
+//! A command is a transaction of the store. Commands that wait at the same time share a commit, and thus a wait for the
+//! disk, on a store in a directory. Each command still succeeds or fails separately, and gets its response after the commit. If the disk
+//! can't keep up, clients get an error at once, and neither memory nor waiting times grow. A request of a client that has
+//! gone is not executed, unless it has begun.
 
-use index_table::{GroupWriter, Store, Submitted, WriteTxn};
+use index_table::{Call, Store, WriteTxn};
 
 use crate::{
     changes::Changes,
     failure::Failure,
     model::{Customer, CustomerRepository},
 };
-
-/// The maximum number of waiting commands. A request has at most 16 KiB ([`routes`](crate::routes)), so this
-/// is 16 MiB.
-pub const QUEUE: usize = 1024;
 
 /// A change to the directory.
 #[derive(Debug, Clone)]
@@ -44,58 +39,20 @@ pub enum Outcome {
 
 type CommandResult = Result<Outcome, Failure>;
 
-/// The sender of commands. Clones share the queue.
-#[derive(Debug, Clone)]
-pub struct Writer {
-    customers: CustomerRepository,
-    group: GroupWriter,
-}
-
-impl Writer {
-    /// Starts the store's writer, with a queue of this number of commands, at least one.
-    ///
-    /// # Errors
-    ///
-    /// If the thread can't be started.
-    pub fn start(
-        store: &Store,
-        customers: CustomerRepository,
-        capacity: usize,
-    ) -> index_table::Result<Self> {
-        let group = store.writer()?.queue(capacity);
-        Ok(Self { customers, group })
-    }
-
-    /// Submits a command, and waits until it is committed. Dropping the request does not cancel the command.
-    ///
-    /// # Errors
-    ///
-    /// 503 if the queue is full, or the error of the command or of its commit.
-    pub async fn write(&self, command: Command) -> CommandResult {
-        self.hand_in(command)?.await
-    }
-
-    /// Whether the writer still accepts commands.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        !self.group.is_closed()
-    }
-
-    /// Finishes the submitted commands, and accepts no more.
-    ///
-    /// # Errors
-    ///
-    /// If the calling thread is the writer's own.
-    pub fn close(&self) -> index_table::Result<()> {
-        self.group.close()
-    }
-
-    fn hand_in(&self, command: Command) -> Result<Submitted<Outcome, Failure>, Failure> {
-        let customers = self.customers.clone();
-        // A command may run again if the map has to grow.
-        let submitted = self.group.try_submit(move |txn| execute(&customers, txn, command.clone()));
-        submitted.map_err(|_| Failure::unavailable("too many changes are waiting"))
-    }
+/// Submits a command, whose future is ready when it is committed.
+///
+/// # Errors
+///
+/// 503 if too many commands wait. The future has the error of the command or of its commit.
+pub fn submit(
+    store: &Store,
+    customers: &CustomerRepository,
+    command: Command,
+) -> Result<Call<Outcome, Failure>, Failure> {
+    let customers = customers.clone();
+    // A command may run again, for example if the map has to grow.
+    let call = store.try_transaction_async(move |txn| execute(&customers, txn, command.clone()));
+    call.try_submit().map_err(|_| Failure::unavailable("too many changes are waiting"))
 }
 
 /// Executes a command. It makes at most one change, as its last step, so a failed command changes nothing.
@@ -168,49 +125,47 @@ mod tests {
         serde_json::from_value(customer).expect("a customer")
     }
 
-    fn is_overload(failure: &Failure) -> bool {
-        failure.status() == StatusCode::SERVICE_UNAVAILABLE
-    }
-
-    #[test]
-    fn a_full_queue_refuses_and_accepted_commands_are_committed() -> TestResult {
+    #[tokio::test]
+    async fn a_full_queue_refuses_and_accepted_commands_are_committed() -> TestResult {
         let directory = tempfile::tempdir()?;
         let store = Store::open(directory.path())?;
         let customers = CustomerRepository::open(&store)?;
-        let writer = Writer::start(&store, customers.clone(), 2)?;
 
-        // While this transaction is open, the writer waits with at most two commands, and two more can wait
-        // in the queue.
+        // While this transaction is open, the commands wait.
         let txn = store.write()?;
-        let requests: Vec<_> =
-            (1..=5).map(|id| (id, writer.hand_in(Command::Create(customer(id))))).collect();
+        let requests: Vec<_> = (1..=3000)
+            .map(|id| (id, submit(&store, &customers, Command::Create(customer(id)))))
+            .collect();
         drop(txn);
 
         let mut accepted = Vec::new();
         for (id, request) in requests {
             match request {
                 Ok(submitted) => {
-                    assert_eq!(submitted.wait(), Ok(Outcome::Created(customer(id))));
+                    assert_eq!(submitted.await, Ok(Outcome::Created(customer(id))));
                     accepted.push(id);
                 }
-                Err(failure) => assert!(is_overload(&failure), "{failure:?}"),
+                Err(failure) => {
+                    assert_eq!(failure.status(), StatusCode::SERVICE_UNAVAILABLE, "{failure:?}");
+                }
             }
         }
-        assert!((2..=4).contains(&accepted.len()), "{accepted:?}");
+        assert!((1024..3000).contains(&accepted.len()), "{}", accepted.len());
         let stored = customers.all(&store.read()?).keys().collect::<Result<Vec<_>, _>>()?;
         assert_eq!(stored, accepted);
 
-        writer.close()?;
-        assert!(!writer.is_running());
+        store.close_async().await?;
+        let refused = submit(&store, &customers, Command::Create(customer(1)));
+        let status = refused.expect("room").await.map_err(|failure| failure.status());
+        assert_eq!(status, Err(StatusCode::SERVICE_UNAVAILABLE));
         Ok(())
     }
 
-    #[test]
-    fn a_refused_command_does_not_affect_its_group() -> TestResult {
+    #[tokio::test]
+    async fn a_refused_command_does_not_affect_its_group() -> TestResult {
         let directory = tempfile::tempdir()?;
         let store = Store::open(directory.path())?;
         let customers = CustomerRepository::open(&store)?;
-        let writer = Writer::start(&store, customers.clone(), QUEUE)?;
         let taken = Customer { email: customer(1).email, ..customer(2) };
         let txn = store.write()?;
         let commands = [
@@ -220,10 +175,12 @@ mod tests {
             Command::Replace(customer(3), None),
             Command::Create(customer(1)),
         ];
-        let results = commands.map(|command| writer.hand_in(command));
+        let submitted = commands.map(|command| submit(&store, &customers, command));
         drop(txn);
-        let statuses = results
-            .map(|result| result.and_then(Submitted::wait).map_err(|failure| failure.status()));
+        let mut statuses = Vec::new();
+        for submitted in submitted {
+            statuses.push(submitted.expect("room").await.map_err(|failure| failure.status()));
+        }
         assert_eq!(
             statuses,
             [
