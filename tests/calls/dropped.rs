@@ -35,7 +35,8 @@ fn before_it_is_polled_a_call_does_nothing() -> TestResult {
 fn before_its_closure_begins_a_call_does_nothing() -> TestResult {
     for (store, customers, _dir) in stores()? {
         let txn = store.write()?;
-        let mut calls: Vec<_> = (0..50).map(|id| customers.insert_async(&store, &customer(1, id))).collect();
+        let mut calls: Vec<_> =
+            (0..50).map(|id| customers.insert_async(&store, &customer(1, id))).collect();
         let own = customers.clone();
         let mut last = store.transaction_async(move |txn| own.insert(txn, &customer(1, 1000)));
         for call in &mut calls {
@@ -56,7 +57,11 @@ fn before_its_closure_begins_a_call_does_nothing() -> TestResult {
 }
 
 /// Runs a transaction whose future is dropped between two operations. Returns whether the second operation succeeded.
-fn drop_between(store: &Store, customers: &crate::CustomerRepository, aborts: bool) -> Result<bool, Error> {
+fn drop_between(
+    store: &Store,
+    customers: &crate::CustomerRepository,
+    aborts: bool,
+) -> Result<bool, Error> {
     let ((began, begun), (goes_on, continues), (ended, end)) =
         (mpsc::channel(), mpsc::channel::<()>(), mpsc::channel());
     let own = customers.clone();

@@ -10,7 +10,8 @@ use crate::{TestResult, block_on, customer, poll_once, stores};
 fn closing_waits_for_accepted_writes_and_refuses_later_ones() -> TestResult {
     for (store, customers, _dir) in stores()? {
         let txn = store.write()?;
-        let mut calls: Vec<_> = (0..10).map(|id| customers.insert_async(&store, &customer(1, id))).collect();
+        let mut calls: Vec<_> =
+            (0..10).map(|id| customers.insert_async(&store, &customer(1, id))).collect();
         for call in &mut calls {
             assert!(poll_once(call).is_pending());
         }
@@ -43,13 +44,15 @@ fn a_full_queue_refuses_and_others_wait() -> TestResult {
         let (mut accepted, mut refused) = (Vec::new(), 0);
         for id in 0..3000 {
             let own = customers.clone();
-            match store.transaction_async(move |txn| own.insert(txn, &customer(1, id))).try_submit() {
+            match store.transaction_async(move |txn| own.insert(txn, &customer(1, id))).try_submit()
+            {
                 Ok(call) => accepted.push(call),
                 Err(_) => refused += 1,
             }
         }
         assert!(refused > 0 && accepted.len() >= 1024, "{} accepted", accepted.len());
-        let mut waiting: Vec<_> = (3000..3010).map(|id| customers.insert_async(&store, &customer(1, id))).collect();
+        let mut waiting: Vec<_> =
+            (3000..3010).map(|id| customers.insert_async(&store, &customer(1, id))).collect();
         for call in &mut waiting {
             assert!(poll_once(call).is_pending());
         }

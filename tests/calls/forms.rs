@@ -38,7 +38,11 @@ fn calls_have_the_results_of_transactions() -> TestResult {
             assert!(!customers.delete_async(&store, 107, 2).await?);
 
             let own = customers.clone();
-            let page = store.read_async(move |txn| own.find_by_town(txn, "Oslo").rows().collect::<Result<Vec<_>, _>>()).await?;
+            let page = store
+                .read_async(move |txn| {
+                    own.find_by_town(txn, "Oslo").rows().collect::<Result<Vec<_>, _>>()
+                })
+                .await?;
             assert_eq!(page, [Customer { town: "Oslo".into(), ..customer(107, 1) }]);
 
             let own = customers.clone();
@@ -69,7 +73,10 @@ fn calls_have_the_results_of_transactions() -> TestResult {
 fn a_panic_is_an_error_of_its_call_alone() -> TestResult {
     for (store, customers, _dir) in stores()? {
         let read: Result<(), Error> = block_on(store.read_async(|_| panic!("while reading")));
-        assert!(matches!(&read, Err(Error::Panicked { message }) if message == "while reading"), "{read:?}");
+        assert!(
+            matches!(&read, Err(Error::Panicked { message }) if message == "while reading"),
+            "{read:?}"
+        );
         let own = customers.clone();
         let written: Result<(), Error> = block_on(store.transaction_async(move |txn| {
             own.insert(txn, &customer(1, 1))?;
@@ -79,7 +86,10 @@ fn a_panic_is_an_error_of_its_call_alone() -> TestResult {
         block_on(customers.insert_async(&store, &customer(1, 2)))?;
         let changed = block_on(customers.update_async(&store, 1, 2, |_| panic!("in the change")));
         assert!(matches!(changed, Err(Error::Panicked { .. })), "{changed:?}");
-        assert_eq!(block_on(customers.get_many_async(&store, [(1, 1), (1, 2)]))?, [None, Some(customer(1, 2))]);
+        assert_eq!(
+            block_on(customers.get_many_async(&store, [(1, 1), (1, 2)]))?,
+            [None, Some(customer(1, 2))]
+        );
     }
     Ok(())
 }
@@ -105,14 +115,17 @@ fn calls_of_many_tasks_are_committed_together() -> TestResult {
     let (store, customers, _dir) = stores()?.remove(0);
     let watcher = customers.watch(&store).start()?;
     let txn = store.write()?;
-    let mut calls: Vec<_> = (0..100).map(|id| customers.insert_async(&store, &customer(1, id))).collect();
+    let mut calls: Vec<_> =
+        (0..100).map(|id| customers.insert_async(&store, &customer(1, id))).collect();
     for call in &mut calls {
         assert!(crate::poll_once(call).is_pending());
     }
     drop(txn);
     calls.into_iter().try_for_each(block_on)?;
-    let commits: BTreeSet<_> =
-        (0..100).filter_map(|_| watcher.recv()).map(|event| event.commit_number().to_string()).collect();
+    let commits: BTreeSet<_> = (0..100)
+        .filter_map(|_| watcher.recv())
+        .map(|event| event.commit_number().to_string())
+        .collect();
     assert!(commits.len() <= 3, "{commits:?}");
     Ok(())
 }
@@ -137,7 +150,8 @@ fn waiting_calls_begin_in_order() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().async_threads(1).open(dir.path())?;
     let (held, holds) = mpsc::channel::<()>();
-    let mut first = store.read_async(move |_| Ok::<_, Error>(holds.recv_timeout(Duration::from_secs(60)).is_ok()));
+    let mut first = store
+        .read_async(move |_| Ok::<_, Error>(holds.recv_timeout(Duration::from_secs(60)).is_ok()));
     assert!(crate::poll_once(&mut first).is_pending());
     let (began, begun) = mpsc::channel();
     let mut calls: Vec<_> = (0..20)
@@ -186,7 +200,8 @@ fn a_row_with_other_keys_when_it_is_read_back_is_refused() -> TestResult {
     let store = Store::in_memory();
     let rows = LossyRepository::open(&store)?;
     let odd = Lossy { id: 1, code: 7 };
-    let expected = store.transaction(|txn| rows.insert(txn, &odd)).expect_err("other keys").to_string();
+    let expected =
+        store.transaction(|txn| rows.insert(txn, &odd)).expect_err("other keys").to_string();
     let refused = block_on(rows.insert_async(&store, &odd)).expect_err("other keys").to_string();
     assert_eq!(refused, expected);
     let even = Lossy { id: 1, code: 8 };

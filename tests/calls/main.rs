@@ -1,5 +1,6 @@
 //! Asynchronous calls, on any executor.
 
+mod declared;
 mod dropped;
 mod ended;
 mod forms;
@@ -48,10 +49,12 @@ fn customer(tenant: u32, id: u64) -> Customer {
 }
 
 /// A store of each kind: with one data file, with two, and in memory.
-fn stores() -> Result<Vec<(Store, CustomerRepository, Option<TempDir>)>, Box<dyn std::error::Error>> {
+fn stores() -> Result<Vec<(Store, CustomerRepository, Option<TempDir>)>, Box<dyn std::error::Error>>
+{
     let map = || ShardMap::ranges().to("north", ..100u32).to("south", 100u32..);
     let (one, several) = (tempfile::tempdir()?, tempfile::tempdir()?);
-    let both = Store::options().shard("north", "north").shard("south", "south").map("customers", map());
+    let both =
+        Store::options().shard("north", "north").shard("south", "south").map("customers", map());
     let stores = [
         (Store::open(one.path().join("one"))?, Some(one)),
         (both.open(several.path().join("several"))?, Some(several)),

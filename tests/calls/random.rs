@@ -11,7 +11,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % most
     }
 }
@@ -25,14 +26,16 @@ fn dropped_calls_leave_nothing_and_are_whole_or_nothing() -> TestResult {
                 thread::spawn(move || {
                     let (mut random, mut kept) = (Random(thread), Vec::new());
                     for number in 0..800 {
-                        let (tenant, id) = (if number % 2 == 0 { 7 } else { 107 }, thread * 10_000 + number * 2);
+                        let (tenant, id) =
+                            (if number % 2 == 0 { 7 } else { 107 }, thread * 10_000 + number * 2);
                         let own = customers.clone();
                         // Both rows, or none.
                         let call = store.transaction_async(move |txn| {
                             own.insert(txn, &customer(tenant, id))?;
                             own.insert(txn, &customer(tenant, id + 1))
                         });
-                        let mut call = if random.below(2) == 0 { call.abort_on_drop() } else { call };
+                        let mut call =
+                            if random.below(2) == 0 { call.abort_on_drop() } else { call };
                         let mut polls = random.below(4);
                         if polls == 3 {
                             block_on(call)?;
@@ -44,7 +47,8 @@ fn dropped_calls_leave_nothing_and_are_whole_or_nothing() -> TestResult {
                             (0..random.below(3)).for_each(|_| thread::yield_now());
                         }
                         let own = customers.clone();
-                        let mut read = store.read_async(move |txn| own.get(txn, tenant, id)).abort_on_drop();
+                        let mut read =
+                            store.read_async(move |txn| own.get(txn, tenant, id)).abort_on_drop();
                         let _ = poll_once(&mut read);
                         let _ = poll_once(&mut customers.get_async(&store, tenant, id));
                     }
@@ -64,7 +68,10 @@ fn dropped_calls_leave_nothing_and_are_whole_or_nothing() -> TestResult {
         }
         let keys: Vec<_> = customers.all(&txn).keys().collect::<Result<_, _>>()?;
         for pair in keys.chunks(2) {
-            assert!(matches!(pair, [(a, first), (b, second)] if a == b && first + 1 == *second), "{pair:?}");
+            assert!(
+                matches!(pair, [(a, first), (b, second)] if a == b && first + 1 == *second),
+                "{pair:?}"
+            );
         }
         assert!(customers.verify(&txn).run()?.is_clean());
     }

@@ -12,11 +12,7 @@ use std::{
 
 use tokio::{net::TcpListener, runtime, time};
 
-use crate::{
-    admin::with_page,
-    routes::routes,
-    service::Service,
-};
+use crate::{admin::with_page, routes::routes, service::Service};
 
 const USAGE: &str = "usage: index-table-service-example (DIRECTORY | --postgres URL) [ADDRESS]";
 const DEFAULT_ADDRESS: &str = "127.0.0.1:3000";

@@ -30,8 +30,8 @@ pub(super) fn methods(cx: &Context<'_>) -> Option<TokenStream> {
     let (v, row) = (&cx.table.visibility, &cx.table.row);
     let (parameters, key) = primary_key(cx);
     let get = docs::fixed::get_async(cx.table);
-    let [insert, put, update, delete] =
-        ["insert", "put", "update", "delete"].map(|write| docs::fixed::write_async(cx.table, write));
+    let [insert, put, update, delete] = ["insert", "put", "update", "delete"]
+        .map(|write| docs::fixed::write_async(cx.table, write));
     let whole = [(insert, "insert_async"), (put, "put_async")].map(|(doc, name)| {
         let name = format_ident!("{}", name, span = Span::mixed_site());
         mixed! {

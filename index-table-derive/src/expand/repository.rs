@@ -9,7 +9,8 @@ use syn::Ident;
 use crate::{model::Sharding, names, types::Numbers};
 
 use super::{
-    Context, aggregate, allow_on_struct, at, calls, docs, primary_key, queries, requirements, submit, view,
+    Context, aggregate, allow_on_struct, at, calls, docs, primary_key, queries, requirements,
+    submit, view,
 };
 
 /// Expands to:

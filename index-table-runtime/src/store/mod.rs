@@ -26,11 +26,11 @@ mod waiting;
 pub(crate) mod watch;
 
 pub use archive::{ArchiveLag, RestoreArchive};
-pub(crate) use client::Client;
 #[cfg(feature = "async")]
 pub use calls::Call;
 #[cfg(feature = "async")]
 pub(crate) use calls::{change_row, look_up, refuse_aborted, wait_for_signals, write_row};
+pub(crate) use client::Client;
 pub use copy::Backup;
 pub(crate) use engines::{Engines, Member, Shards};
 pub use follower::{Follower, FollowerLag};

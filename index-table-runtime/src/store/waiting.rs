@@ -46,11 +46,17 @@ pub(crate) fn wait_for_async(
 ) -> Call<bool> {
     let queues = last_messages(table, token);
     let (own, table) = (Arc::downgrade(&store.inner), Arc::clone(table));
-    wait_for_signals(store, |store| &store.signals, true, timeout, move || {
-        // The call has the store open.
-        let Some(inner) = own.upgrade() else { return Ok(true) };
-        are_applied(&Store { inner }, &table, &queues)
-    })
+    wait_for_signals(
+        store,
+        |store| &store.signals,
+        true,
+        timeout,
+        move || {
+            // The call has the store open.
+            let Some(inner) = own.upgrade() else { return Ok(true) };
+            are_applied(&Store { inner }, &table, &queues)
+        },
+    )
 }
 
 /// Returns the last message of a transaction in each queue of a table.
@@ -60,7 +66,11 @@ fn last_messages(table: &OpenTable, token: &IndexToken) -> Vec<(Option<ShardNumb
 }
 
 /// Whether these messages are applied.
-fn are_applied(store: &Store, table: &OpenTable, queues: &[(Option<ShardNumber>, u64)]) -> Result<bool> {
+fn are_applied(
+    store: &Store,
+    table: &OpenTable,
+    queues: &[(Option<ShardNumber>, u64)],
+) -> Result<bool> {
     let txn = store.read()?;
     let reader = txn.reader(table)?;
     for (shard, number) in queues {

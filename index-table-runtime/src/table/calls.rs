@@ -146,7 +146,12 @@ impl<R: Entity> Table<R> {
     ///     notes.wait_for_async(store, &token, Duration::from_secs(5)).await
     /// }
     /// ```
-    pub fn wait_for_async(&self, store: &Store, token: &IndexToken, timeout: Duration) -> Call<bool> {
+    pub fn wait_for_async(
+        &self,
+        store: &Store,
+        token: &IndexToken,
+        timeout: Duration,
+    ) -> Call<bool> {
         store::wait_for_async(store, &self.open, token, timeout)
     }
 }

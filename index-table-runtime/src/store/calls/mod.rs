@@ -45,12 +45,12 @@ use std::{
 };
 
 pub use self::call::Call;
+use self::{call::Kind, group::Groups, in_place::Warmth, pool::Pool, timer::Timers};
 pub(crate) use self::{
     call::refuse_aborted,
     row::{change_row, look_up, write_row},
     wait::wait_for_signals,
 };
-use self::{call::Kind, group::Groups, in_place::Warmth, pool::Pool, timer::Timers};
 use super::{ReadTxn, Store, WriteTxn};
 use crate::{
     locks::Mutex,
@@ -87,7 +87,9 @@ struct Accepted(Arc<Accepting>);
 
 impl Drop for Accepted {
     fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_closed.load(Ordering::SeqCst) {
+        if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1
+            && self.0.is_closed.load(Ordering::SeqCst)
+        {
             let waiting = mem::take(&mut *self.0.waiting.lock());
             waiting.into_iter().for_each(Waker::wake);
         }

@@ -17,11 +17,11 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::row_key::RowKey;
 #[cfg(feature = "async")]
 pub(super) use self::queue::Queue;
 #[cfg(not(feature = "async"))]
 use self::queue::Queue;
+pub(crate) use self::row_key::RowKey;
 use self::{
     job::Entry,
     queue::{Refused, WithoutRoom},

@@ -41,7 +41,11 @@ impl<T, E, F> Submission<T, E, F> {
 
     /// Returns the submission of an asynchronous call to the writer of the key.
     #[cfg(feature = "async")]
-    pub(in crate::store) const fn of_call(writer: GroupWriter, key: Option<RowKey>, body: F) -> Self {
+    pub(in crate::store) const fn of_call(
+        writer: GroupWriter,
+        key: Option<RowKey>,
+        body: F,
+    ) -> Self {
         Self { writer, key, state: Submitting::New(body), cancels: true }
     }
 }

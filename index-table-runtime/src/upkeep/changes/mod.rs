@@ -412,13 +412,23 @@ impl Consumer {
 
     /// Waits as [`wait`](Consumer::wait) does, without a thread that waits.
     #[cfg(feature = "async")]
-    pub(crate) fn wait_async(self: &Arc<Self>, store: &Store, timeout: Duration) -> store::Call<bool> {
+    pub(crate) fn wait_async(
+        self: &Arc<Self>,
+        store: &Store,
+        timeout: Duration,
+    ) -> store::Call<bool> {
         let (own, inner) = (Arc::clone(self), Arc::downgrade(&store.inner));
-        store::wait_for_signals(store, |store| &store.commits_seen, false, timeout, move || {
-            // The call has the store open.
-            let Some(inner) = inner.upgrade() else { return Ok(false) };
-            own.has_changes(&Store { inner })
-        })
+        store::wait_for_signals(
+            store,
+            |store| &store.commits_seen,
+            false,
+            timeout,
+            move || {
+                // The call has the store open.
+                let Some(inner) = inner.upgrade() else { return Ok(false) };
+                own.has_changes(&Store { inner })
+            },
+        )
     }
 
     /// Whether there are changes that were not committed.
