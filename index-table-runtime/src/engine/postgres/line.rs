@@ -111,6 +111,8 @@ enum End {
 struct Line<'l> {
     look_ups: &'l LookUps,
     number: usize,
+    // Before the statements, which otherwise send their ends when they are dropped.
+    connection: Arc<Connection>,
     statements: HashMap<Arc<str>, LineStatement>,
     /// In the order of sending.
     requests: VecDeque<LineRequest>,
@@ -124,7 +126,6 @@ struct Line<'l> {
     /// The look-ups that are sent again on another connection.
     again: Vec<Queued>,
     waker: Waker,
-    connection: Arc<Connection>,
 }
 
 impl<'l> Line<'l> {
@@ -134,10 +135,9 @@ impl<'l> Line<'l> {
         connection.simple(sql::ALONE).map_err(failed)?;
         let (waker, notifier) = {
             let driver = connection.driver();
-            let notifier = driver.notifier();
-            let failed = |source| Error::Io { path: look_ups.server.as_str().into(), source };
-            (driver.waker(), notifier.map_err(failed)?)
+            (driver.waker(), driver.notifier())
         };
+        let notifier = notifier.map_err(|error| error::unreachable(&look_ups.server, &error))?;
         look_ups.opened(number, notifier);
         Ok(Self {
             look_ups,
@@ -332,10 +332,12 @@ impl<'l> Line<'l> {
 
     /// Ends all look-ups, or lets them be sent again on another connection.
     fn clear(&mut self) {
-        self.connection.driver().end();
-        let lost = self.look_ups.lost();
-        for queued in self.left() {
-            self.lose(queued, &lost);
+        // An unused connection ends the session when it is dropped.
+        if self.in_flight > 0 {
+            let lost = self.look_ups.lost();
+            for queued in self.left() {
+                self.lose(queued, &lost);
+            }
         }
         self.look_ups.ended(self.number);
         let mut again = std::mem::take(&mut self.again);
@@ -362,9 +364,10 @@ impl<'l> Line<'l> {
 
 impl Drop for Line<'_> {
     fn drop(&mut self) {
-        // Only after a panic.
-        for queued in self.left() {
-            queued.look_up.end(Err(panicked()));
+        if thread::panicking() {
+            for queued in self.left() {
+                queued.look_up.end(Err(panicked()));
+            }
         }
     }
 }

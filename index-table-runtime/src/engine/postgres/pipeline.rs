@@ -27,6 +27,7 @@ mod tests;
 /// The name of the threads.
 const NAME: &str = "index-table-look-ups";
 
+/// 1,024 look-ups are the work of some milliseconds. A line for a few look-ups would add nothing.
 const BOUNDS: LineBounds =
     LineBounds { in_flight: 1024, enough: 32, idle: Duration::from_secs(30) };
 
