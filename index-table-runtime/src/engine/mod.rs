@@ -96,6 +96,11 @@ mod records;
 mod stamp;
 mod write;
 
+/// A result that an asynchronous caller waits for.
+#[cfg(feature = "async")]
+pub(crate) type Later<T> =
+    std::pin::Pin<Box<dyn Future<Output = crate::model::error::Result<T>> + Send>>;
+
 pub use committed::CommittedRow;
 pub(crate) use conflicts::Conflicts;
 pub(crate) use cursor::{Ascending, Cursor, LongLived};

@@ -12,6 +12,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "async")]
+use crate::engine::Later;
 #[cfg(feature = "memory")]
 use crate::engine::memory;
 #[cfg(feature = "postgres")]
@@ -154,6 +156,24 @@ impl Engine {
             return engine.read_later().map(Txn::Postgres);
         }
         self.read()
+    }
+
+    /// Returns a future that looks up a row without a transaction of this thread, for asynchronous callers; `None` in an engine whose look-ups
+    /// don't wait for a server. The future begins with its first poll, and borrows nothing.
+    #[cfg(feature = "async")]
+    #[allow(dead_code, reason = "asynchronous callers are above the seam")]
+    pub(crate) fn get_later(
+        &self,
+        tables: &Tables,
+        primary_key: &[u8],
+    ) -> Option<Later<Option<Vec<u8>>>> {
+        match (self, tables) {
+            #[cfg(feature = "postgres")]
+            (Self::Postgres(engine), Tables::Postgres(tables)) => {
+                Some(engine.get_later(tables, primary_key))
+            }
+            _ => None,
+        }
     }
 
     /// Returns a read transaction without a snapshot, in the place of a snapshot that has to end. It is not used to read.

@@ -1,5 +1,7 @@
 //! A connection to the server, with its prepared statements.
 
+#[cfg(feature = "async")]
+use std::sync::Arc;
 use std::{
     collections::HashMap,
     future::poll_fn,
@@ -356,6 +358,27 @@ impl Connection {
         self.simple(&prepare)?;
         names.insert(sql.into(), name.clone());
         Ok(format!("EXECUTE {name}"))
+    }
+
+    /// Returns a future that prepares a statement. The first poll queues the request.
+    #[cfg(feature = "async")]
+    pub(super) fn preparing(
+        self: &Arc<Self>,
+        sql: Arc<str>,
+    ) -> impl Future<Output = Outcome<Statement>> + Send + use<> {
+        let own = Arc::clone(self);
+        async move { own.client.prepare(&sql).await }
+    }
+
+    /// Returns a future of the rows for a key. The first poll queues the request.
+    #[cfg(feature = "async")]
+    pub(super) fn querying(
+        self: &Arc<Self>,
+        statement: Statement,
+        key: Arc<[u8]>,
+    ) -> impl Future<Output = Outcome<Vec<Row>>> + Send + use<> {
+        let own = Arc::clone(self);
+        async move { own.client.query(&statement, &[&&*key]).await }
     }
 
     /// Whether a statement is prepared.

@@ -6,9 +6,13 @@ use std::{
     task::{Context, Poll},
     time::{Duration, Instant},
 };
+#[cfg(feature = "async")]
+use std::{io, task::Waker};
 
 use tokio_postgres::{AsyncMessage, CancelToken, tls::MakeTlsConnect};
 
+#[cfg(feature = "async")]
+use super::socket::Notifier;
 use super::{
     socket::{Reactor, ServerAddress, Stream},
     tls::Tls,
@@ -143,6 +147,44 @@ impl Driver {
                 return Err(tokio_postgres::Error::__private_api_timeout());
             }
         }
+    }
+}
+
+#[cfg(feature = "async")]
+impl Driver {
+    /// Returns how another thread ends [`pause`](Self::pause).
+    pub(super) fn notifier(&self) -> io::Result<Notifier> {
+        self.reactor.notifier()
+    }
+
+    /// Returns the waker of the requests of this connection.
+    pub(super) fn waker(&self) -> Waker {
+        self.reactor.waker.clone()
+    }
+
+    /// Sends and receives as much as possible without blocking. Returns false if the connection has ended.
+    pub(super) fn advance(&mut self) -> bool {
+        self.reactor.was_woken();
+        self.turn();
+        self.half.is_some()
+    }
+
+    /// Whether there is more to send or to receive since the last call of [`advance`](Self::advance).
+    pub(super) fn was_woken(&self) -> bool {
+        self.reactor.was_woken()
+    }
+
+    /// Blocks until the socket is ready or a notification, at most for this time. Returns whether there is something to read.
+    pub(super) fn pause(&mut self, most: Duration) -> bool {
+        if self.reactor.block(Some(most)).is_err() {
+            self.half = None;
+        }
+        self.reactor.can_read()
+    }
+
+    /// Ends the connection. All requests without a response fail.
+    pub(super) fn end(&mut self) {
+        self.half = None;
     }
 }
 

@@ -122,6 +122,18 @@ pub(super) fn unreachable(server: &str, error: &(dyn error::Error + 'static)) ->
     Error::Unreachable { server: server.to_owned(), problem: problem(error), reason }
 }
 
+/// Returns the error for a server that has not responded in time.
+#[cfg(feature = "async")]
+pub(super) fn late(server: &str) -> Error {
+    unreachable(server, &tokio_postgres::Error::__private_api_timeout())
+}
+
+/// Whether the statement has waited for a lock for too long.
+#[cfg(feature = "async")]
+pub(super) fn is_locked(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}
+
 /// Whether the client has waited for the maximum time. The error of the library has no other sign.
 fn is_late(error: Option<&tokio_postgres::Error>) -> bool {
     error.is_some_and(|it| it.to_string() == "timeout waiting for server")

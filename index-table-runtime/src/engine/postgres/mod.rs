@@ -24,12 +24,18 @@ mod error;
 mod faults;
 #[cfg(test)]
 mod golden;
+#[cfg(feature = "async")]
+mod line;
 mod lists;
+#[cfg(feature = "async")]
+mod look_ups;
 mod names;
 mod numbers;
 mod options;
 mod outcome;
 mod pending;
+#[cfg(feature = "async")]
+mod pipeline;
 mod pool;
 mod queue;
 mod read;
@@ -91,6 +97,8 @@ pub(crate) struct Engine {
     /// The numbers that `insert_with` assigns.
     blocks: Blocks,
     clients: Clients,
+    #[cfg(feature = "async")]
+    pipeline: pipeline::Pipeline,
     schema: String,
     /// See [`Options::retry_for`].
     retry_for: Duration,
@@ -129,7 +137,17 @@ impl Engine {
         let is_read_only = options.read_only;
         let blocks = Blocks::default();
         let clients = Clients::new(&pool, &schema);
-        let engine = Self { pool, catalog, blocks, clients, schema, retry_for, is_read_only };
+        let engine = Self {
+            #[cfg(feature = "async")]
+            pipeline: pipeline::Pipeline::new(&pool),
+            pool,
+            catalog,
+            blocks,
+            clients,
+            schema,
+            retry_for,
+            is_read_only,
+        };
         if is_read_only {
             engine.check()?;
         } else {
@@ -441,7 +459,7 @@ impl Engine {
         let parts = tables.indexes.len() + tables.aggregates.len();
         self.pool.texts.add_table(tables.schema.name, parts);
         let facts = &tables.facts.sql;
-        self.pool.know(&format!("SELECT v FROM {facts} WHERE k = $1"));
+        self.pool.know(&select::fact(&tables.facts));
         self.pool.know(&format!("SELECT k, v FROM {facts} WHERE k = ANY($1)"));
         for index in tables.indexes.iter().filter(|index| index.form == Form::Unique) {
             self.pool.know(&select::unique_row(index, false, &tables.facts));

@@ -40,7 +40,7 @@ impl Options {
     }
 
     /// Sets the maximum number of connections to the server, for [`connect`](Options::connect). Default: 16. Each
-    /// transaction uses a connection until it ends. If all are in use, a new transaction waits for at most
+    /// transaction uses a connection until it ends. With the Cargo feature `async`, look-ups of asynchronous callers share two more. If all are in use, a new transaction waits for at most
     /// [`retry_for`](Options::retry_for), and then fails with [`Error::Unreachable`](crate::Error::Unreachable).
     pub fn connections(mut self, connections: u32) -> Self {
         self.connections = connections;

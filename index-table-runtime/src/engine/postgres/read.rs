@@ -157,8 +157,7 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
-        let sql = format!("SELECT v FROM {} WHERE k = $1", self.tables.facts.sql);
-        let rows = self.txn.lent(&sql, &[&primary_key])?;
+        let rows = self.txn.lent(&select::fact(&self.tables.facts), &[&primary_key])?;
         rows.first().map(|row| column(row, 0)).transpose()
     }
 

@@ -8,6 +8,11 @@ use crate::{
     model::{entry::Position, schema::Source},
 };
 
+/// Returns the query for the row of a primary key.
+pub(super) fn fact(facts: &Relation) -> String {
+    format!("SELECT v FROM {} WHERE k = $1", facts.sql)
+}
+
 /// Returns a query of the first entry of a key. Only an index with violations has several entries of a key; without
 /// `sorts`, the query returns two of them, in any order. A sort would cost as much as the look-up.
 pub(super) fn unique(relation: &Relation, sorts: bool) -> String {

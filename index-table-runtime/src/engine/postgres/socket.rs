@@ -198,6 +198,23 @@ impl Wake for Woken {
     }
 }
 
+/// The token of the events of a [`Notifier`].
+#[cfg(feature = "async")]
+const NOTIFIER: Token = Token(1);
+
+/// Ends the wait of another thread for a socket.
+#[cfg(feature = "async")]
+pub(super) struct Notifier(mio::Waker);
+
+#[cfg(feature = "async")]
+impl Notifier {
+    /// Ends the current wait, or the next one.
+    pub(super) fn notify(&self) {
+        // Without it, the wait ends with a response or at its time limit.
+        let _ = self.0.wake();
+    }
+}
+
 /// Waits for a socket.
 pub(super) struct Reactor {
     selector: Selector,
@@ -232,6 +249,10 @@ impl Reactor {
             polled => polled?,
         }
         for event in &self.events {
+            #[cfg(feature = "async")]
+            if event.token() == NOTIFIER {
+                continue;
+            }
             let is_closed = event.is_read_closed() || event.is_write_closed() || event.is_error();
             if is_closed {
                 self.ready.is_closed.store(true, Ordering::Relaxed);
@@ -244,6 +265,12 @@ impl Reactor {
             }
         }
         Ok(())
+    }
+
+    /// Returns how another thread ends [`block`](Self::block).
+    #[cfg(feature = "async")]
+    pub(super) fn notifier(&self) -> io::Result<Notifier> {
+        mio::Waker::new(self.selector.registry(), NOTIFIER).map(Notifier)
     }
 
     /// Whether a waker was called since the last call of this function.

@@ -39,6 +39,12 @@ pub(super) fn noticing() -> [String; 4] {
     })
 }
 
+/// Lets each statement of a session be a read transaction of its own, with its own snapshot. If it were serializable, the server would note
+/// what it reads, and could refuse it. After [`SETTINGS`].
+#[cfg(feature = "async")]
+pub(super) const ALONE: &str =
+    "SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = on";
+
 /// Begins a read transaction.
 pub(super) const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
