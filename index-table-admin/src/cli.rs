@@ -276,7 +276,7 @@ impl Command {
             Self::RebuildManager(manager) => manager.run(out, declared),
             Self::Archive(archive) => archive.run(out),
             Self::DeadLetters(letters) => letters.run(out, declared),
-            Self::Consumer(consumer) => consumer.run(out, declared),
+            Self::Consumer(consumer) => consumer.run(out),
             Self::Restore(restore) => restore.run(out),
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
             Self::Recover(store) => copies::recover(out, &store),
