@@ -244,7 +244,7 @@ fn a_file_of_another_program_is_named_as_such() {
     for (command, rest) in [("tables", &[][..]), ("recover", &[]), ("status", &[]), ("load", &rest)]
     {
         let error = typed_fails(3, &[command], dir.path(), rest);
-        assert!(error.contains("data of another program"), "{command}: {error}");
+        assert!(error.contains("another program has written the LMDB file"), "{command}: {error}");
     }
     let after = fs::read(dir.path().join("data.mdb")).expect("the file");
     assert!(after == before, "the file has changed");
