@@ -18,6 +18,7 @@ use crate::{
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
     output::{Color, Output},
+    server::without_passwords,
     typed::Declared,
     value::printable_lines,
 };
@@ -374,7 +375,9 @@ fn parsed<C: Parser>() -> Result<C, ExitCode> {
             Output::new(true, Color::Never).error(Code::Arguments as u8, reason);
         } else {
             let text = error.render().to_string();
-            let shown = printable_lines(&text);
+            // The help has no arguments.
+            let shown = if error.use_stderr() { without_passwords(&text) } else { text.clone() };
+            let shown = printable_lines(&shown);
             // A closed stream is no reason to fail.
             if shown.trim_end() == text.trim_end() {
                 let _ = error.print();
