@@ -7,7 +7,7 @@ use std::{
 };
 
 use heed::{CommitOrAbort, EnvOpenOptions, types::Bytes};
-use index_table::{Durability, IndexTable, Store};
+use index_table::{Durability, Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -148,6 +148,54 @@ fn writes_and_opening_have_spans() -> TestResult {
             "DEBUG commit",
         ]
     );
+    Ok(())
+}
+
+#[test]
+fn a_dropped_transaction_with_changes_is_a_warning() -> TestResult {
+    let store = Store::in_memory();
+    let (films, movies) = (FilmRepository::open(&store)?, MovieRepository::open(&store)?);
+    let movie = || Movie { id: 1, title: String::new(), year: 1942 };
+    let warnings = |work: &dyn Fn() -> index_table::Result<()>| {
+        let seen = Spans::of(work);
+        seen.into_iter().filter(|seen| seen.starts_with("WARN")).collect::<Vec<_>>()
+    };
+    let dropped = || {
+        let mut txn = store.write()?;
+        movies.insert(&mut txn, &movie())?;
+        films.put(&mut txn, &film(1))
+    };
+    let seen = warnings(&dropped);
+    let [warning] = &*seen else { return Err(format!("{seen:?}").into()) };
+    assert!(warning.contains("dropped without `commit`"), "{warning}");
+    assert!(warning.contains("tables=`movies`, `films`"), "{warning}");
+    let count = || (films.usage().uncommitted, movies.usage().uncommitted);
+    assert_eq!(count(), (1, 1));
+    let committed = || {
+        let mut txn = store.write()?;
+        films.put(&mut txn, &film(1))?;
+        txn.commit()
+    };
+    let unchanged = || {
+        let mut txn = store.write()?;
+        films.put(&mut txn, &film(1))?;
+        assert!(films.get(&txn, 1)?.is_some() && !films.delete(&mut txn, 2)?);
+        Ok(())
+    };
+    let undone = || {
+        let gives_up = |txn: &mut index_table::WriteTxn<'_>| {
+            films.insert(txn, &film(2))?;
+            Err::<(), _>(Error::NotOffered { what: "a film" })
+        };
+        assert!(store.transaction(gives_up).is_err());
+        let mut txn = store.write()?;
+        assert!(txn.nested(gives_up).is_err());
+        txn.commit()
+    };
+    for work in [&committed as &dyn Fn() -> _, &unchanged, &undone] {
+        assert_eq!(warnings(work), [""; 0]);
+    }
+    assert_eq!(count(), (1, 1));
     Ok(())
 }
 

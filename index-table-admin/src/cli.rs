@@ -18,6 +18,7 @@ use crate::{
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
     output::{Color, Output},
+    server::without_passwords,
     typed::Declared,
     value::printable_lines,
 };
@@ -276,7 +277,7 @@ impl Command {
             Self::RebuildManager(manager) => manager.run(out, declared),
             Self::Archive(archive) => archive.run(out),
             Self::DeadLetters(letters) => letters.run(out, declared),
-            Self::Consumer(consumer) => consumer.run(out, declared),
+            Self::Consumer(consumer) => consumer.run(out),
             Self::Restore(restore) => restore.run(out),
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
             Self::Recover(store) => copies::recover(out, &store),
@@ -374,7 +375,9 @@ fn parsed<C: Parser>() -> Result<C, ExitCode> {
             Output::new(true, Color::Never).error(Code::Arguments as u8, reason);
         } else {
             let text = error.render().to_string();
-            let shown = printable_lines(&text);
+            // The help has no arguments.
+            let shown = if error.use_stderr() { without_passwords(&text) } else { text.clone() };
+            let shown = printable_lines(&shown);
             // A closed stream is no reason to fail.
             if shown.trim_end() == text.trim_end() {
                 let _ = error.print();

@@ -222,7 +222,7 @@ fn refuse_foreign(place: &Path, store: &Store) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::not_found(format!(
-        "`{}` is a file of LMDB with data of another program, and not of index-table; check the path",
+        "another program has written the LMDB file `{}`, which is no store of index-table; check the path",
         place.join(DATA).display()
     )))
 }

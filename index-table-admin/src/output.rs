@@ -5,7 +5,10 @@ use std::io::{self, BufWriter, IsTerminal as _, Write};
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::value::{escaped_json, printable};
+use crate::{
+    server::without_passwords,
+    value::{escaped_json, printable},
+};
 
 /// When the output has colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -135,7 +138,8 @@ impl Output {
     /// Writes a note for people, to the standard error stream.
     pub(crate) fn note(&self, text: &str) {
         // A closed stream is no reason to fail.
-        let _ = io::stderr().write_all(self.marked("note:", "\x1b[33m", text).as_bytes());
+        let text = without_passwords(text);
+        let _ = io::stderr().write_all(self.marked("note:", "\x1b[33m", &text).as_bytes());
     }
 
     /// Writes the cursor of the rows or keys that are left, to the standard error stream; with `--json`, as an object.
@@ -165,6 +169,7 @@ impl Output {
     }
 
     fn error_line(&self, code: u8, message: &str, next: Option<&str>) -> String {
+        let message = &without_passwords(message);
         if self.json {
             let mut error = serde_json::json!({ "error": message, "code": code });
             if let (Some(next), Some(fields)) = (next, error.as_object_mut()) {

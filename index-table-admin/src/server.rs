@@ -65,25 +65,108 @@ impl Server {
     }
 }
 
-/// Shows a place without its password: a directory, or a URL of any form, also of one that is refused.
+/// The text in the place of a password.
+const HIDDEN: &str = "***";
+
+/// Shows a place without its passwords: a directory, a URL of any form, or settings such as `host=db password=…`, also if it is
+/// refused.
 pub(crate) fn shown(place: &Path) -> String {
-    const HIDDEN: &str = "***";
-    let text = place.display().to_string();
-    let Some((scheme, rest)) = text.split_once("://") else { return text };
-    // A password can have characters that should be encoded.
-    let user = rest.rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?.0, host)));
-    let rest =
-        user.map_or_else(|| rest.to_owned(), |(user, host)| format!("{user}:{HIDDEN}@{host}"));
-    let (base, options) = rest.split_once('?').unwrap_or((&rest, ""));
-    let options = options.split('&').map(|option| match option.split_once('=') {
-        Some((name, _)) if name.to_ascii_lowercase().ends_with("password") => {
-            format!("{name}={HIDDEN}")
+    of_place(&place.to_string_lossy())
+}
+
+/// Shows a message without passwords: neither those in the arguments of this process, nor those of other URLs and settings.
+pub(crate) fn without_passwords(message: &str) -> String {
+    let mut shown = message.to_owned();
+    for argument in std::env::args_os().skip(1) {
+        let argument = argument.to_string_lossy();
+        // A message can quote the value of an option alone.
+        let value = argument.split_once('=').map_or("", |(_, value)| value);
+        for own in [&*argument, value] {
+            let hidden = of_place(own);
+            if hidden != own {
+                shown = shown.replace(own, &hidden);
+            }
         }
-        _ => option.to_owned(),
+    }
+    of_words(&shown)
+}
+
+fn of_place(text: &str) -> String {
+    if text.contains("://") {
+        // A password can have characters that should be encoded.
+        return without_user_password(&without_settings(text, |it| it == '&'));
+    }
+    without_settings(text, char::is_whitespace)
+}
+
+/// Hides the passwords of URLs and settings in a text, whose passwords have neither spaces nor quotes.
+fn of_words(text: &str) -> String {
+    let is_end = |it: char| it.is_whitespace() || "`'\"<>".contains(it);
+    let text = without_settings(text, |it| is_end(it) || it == '&');
+    let words = text.split_inclusive(is_end).map(|word| {
+        let (word, end) = word.split_at(word.trim_end_matches(is_end).len());
+        without_user_password(word) + end
     });
-    let options = options.collect::<Vec<_>>().join("&");
-    let mark = if options.is_empty() { "" } else { "?" };
-    format!("{scheme}://{base}{mark}{options}")
+    words.collect()
+}
+
+/// Hides the values of settings such as `password=…`, up to a character that ends a value.
+fn without_settings(text: &str, ends: impl Fn(char) -> bool) -> String {
+    const NAME: &str = "password";
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.to_ascii_lowercase().find(NAME) {
+        let (before, after) = rest.split_at(at + NAME.len());
+        shown += before;
+        rest = after;
+        let Some(value) = after.trim_start().strip_prefix('=') else { continue };
+        let value = value.trim_start();
+        let length = quoted(value).or_else(|| value.find(&ends)).unwrap_or(value.len());
+        if length > 0 {
+            shown = shown + "=" + HIDDEN;
+            rest = value.get(length..).unwrap_or_default();
+        }
+    }
+    shown + rest
+}
+
+/// Returns the length of a value between single quotes; `None` if it has none. A missing quote is at the end.
+fn quoted(value: &str) -> Option<usize> {
+    let inside = value.strip_prefix('\'')?;
+    let mut is_escaped = false;
+    for (at, character) in inside.char_indices() {
+        match character {
+            '\'' if !is_escaped => return Some(at + 2),
+            '\\' => is_escaped = !is_escaped,
+            _ => is_escaped = false,
+        }
+    }
+    Some(value.len())
+}
+
+/// Hides the password of `scheme://user:password@host`, or of the same without a host.
+fn without_user_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    if let Some((user, host)) = rest.rsplit_once('@') {
+        return match user.split_once(':') {
+            Some((user, _)) => format!("{scheme}://{user}:{HIDDEN}@{host}"),
+            None => url.to_owned(),
+        };
+    }
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.split(',').all(is_host) {
+        return url.to_owned();
+    }
+    let user = authority.split(':').next().unwrap_or_default();
+    format!("{scheme}://{user}:{HIDDEN}")
+}
+
+/// Whether this is a host, which may have a port or be an address with colons, and not a user with a password.
+fn is_host(text: &str) -> bool {
+    let Some((host, after)) = text.split_once(':') else { return true };
+    let is_port = after.bytes().all(|it| it.is_ascii_digit());
+    let is_address =
+        after.contains(':') && after.bytes().all(|it| it.is_ascii_hexdigit() || it == b':');
+    host.is_empty() || host.starts_with('[') || is_port || is_address
 }
 
 /// Replaces `%` and two hex digits with their byte.
@@ -149,9 +232,43 @@ mod tests {
             ("postgres://db/app?sslPassword=pw", "postgres://db/app?sslPassword=***"),
             ("http://user:pw@127.0.0.1:3000/admin/", "http://user:***@127.0.0.1:3000/admin/"),
             ("postgresql://app@127.0.0.1:5432/app", "postgresql://app@127.0.0.1:5432/app"),
+            ("postgres://app@db:5432/app?password=a@b", "postgres://app@db:5432/app?password=***"),
+            (
+                "postgres://db/app?password=a'b c&schema=d",
+                "postgres://db/app?password=***&schema=d",
+            ),
+            ("postgres://app:secret", "postgres://app:***"),
+            ("postgres://app:secret?password=pw@db/app", "postgres://app:***"),
+            ("host=db password=pw user=app", "host=db password=*** user=app"),
+            ("host=db password = 'a \\' b' user=app", "host=db password=*** user=app"),
+            ("--archive=postgres://app:pw@db/app", "--archive=postgres://app:***@db/app"),
+            ("postgres://a,b:5432,5433/app", "postgres://a,b:5432,5433/app"),
+            ("postgres://::1:5432/app", "postgres://::1:5432/app"),
+            ("http://[::1]:3000/", "http://[::1]:3000/"),
             ("data/a:b@c", "data/a:b@c"),
+            ("password=", "password="),
         ] {
             assert_eq!(shown(Path::new(place)), expected);
+        }
+    }
+
+    #[test]
+    fn messages_are_shown_without_passwords() {
+        for (message, expected) in [
+            (
+                "unexpected argument 'postgres://app:pw@db/app' found, with `password=a&b`",
+                "unexpected argument 'postgres://app:***@db/app' found, with `password=***&b`",
+            ),
+            (
+                "no `host=db password='a b'`; a `password` is",
+                "no `host=db password=***`; a `password` is",
+            ),
+            (
+                "`postgresql://db:5432/app (schema a)` is closed",
+                "`postgresql://db:5432/app (schema a)` is closed",
+            ),
+        ] {
+            assert_eq!(without_passwords(message), expected);
         }
     }
 

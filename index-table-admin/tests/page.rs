@@ -288,6 +288,9 @@ async fn metrics_count_queries_and_writes() {
     let store = Store::open(dir.path()).expect("a store");
     let customers = CustomerRepository::open(&store).expect("a table");
     store.transaction(|txn| customers.insert(txn, &customer(4))).expect("a commit");
+    let mut dropped = store.write().expect("a transaction");
+    customers.insert(&mut dropped, &customer(5)).expect("a row");
+    drop(dropped);
     let txn = store.read().expect("a transaction");
     assert_eq!(customers.find_by_town(&txn, "Oslo").rows().count(), 2);
     let (status, text) = get(&index_table_admin::router(&store), "/metrics").await;
@@ -299,6 +302,8 @@ async fn metrics_count_queries_and_writes() {
         "index_table_index_rows_read_total{table=\"customers\",index=\"town\"} 2",
         "index_table_writes_total{table=\"customers\",kind=\"insert\"} 1",
         "index_table_index_readable{table=\"customers\",index=\"email\"} 1",
+        "index_table_uncommitted_transactions_total{table=\"customers\"} 1",
+        "index_table_index_worker_failures_total 0",
         "# TYPE index_table_readers gauge",
     ] {
         assert!(text.lines().any(|own| own == line), "{line}: {text}");

@@ -6,8 +6,9 @@ mod support;
 
 use std::{fs, path::Path};
 
-use index_table::{Durability, Follower, Store};
+use index_table::{Durability, Follower, IndexTable, Store};
 use process::{copy, fails, json_of, lose_rows, text_of, typed_fails, typed_json, typed_text};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use support::{CustomerRepository, EventRepository, customer, event, plain, sharded};
 use tempfile::TempDir;
@@ -47,6 +48,58 @@ fn consumers_skip_changes_and_are_removed() {
     fails(3, &["consumer"], dir.path(), &["events", "mailer", "--remove"]);
 }
 
+/// Events as an earlier release of the program declares them: with fewer indexes.
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "events", changes)]
+#[index(text, consistency = "eventual")]
+struct EarlierEvent {
+    #[primary_key]
+    id: u64,
+    kind: u8,
+    text: String,
+    body: String,
+}
+
+#[test]
+fn consumers_and_dead_letters_leave_the_declaration_as_it_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let store = Store::open(dir.path()).expect("a store");
+        let events = EarlierEventRepository::open(&store).expect("a table");
+        drop(events.changes(&store, "mailer").expect("a consumer"));
+        let event = |id| EarlierEvent { id, kind: 1, text: String::new(), body: String::new() };
+        let inserted =
+            store.transaction(|txn| (1..=3).try_for_each(|id| events.insert(txn, &event(id))));
+        inserted.expect("a commit");
+    }
+    damage_row(dir.path(), 2);
+    {
+        let store = Store::open(dir.path()).expect("a store");
+        let events = EarlierEventRepository::open(&store).expect("a table");
+        assert_eq!(events.drain(&store, u64::MAX).expect("drained").dead_letters, 1);
+    }
+    let catalog = || json_of(&["catalog"], dir.path(), &[]);
+    let before = catalog();
+    // The program of the tool declares one more index.
+    let consumer = |rest: &[&str]| typed_fails(3, &["consumer"], dir.path(), rest);
+    let error = consumer(&["events", "mailr", "--remove"]);
+    assert!(error.contains("did you mean `mailer`?"), "{error}");
+    let error = consumer(&["evnts", "mailer", "--remove"]);
+    assert!(error.contains("did you mean `events`?"), "{error}");
+    let letters = json_of(&["dead-letters"], dir.path(), &["events"]);
+    let number = letters["dead_letters"][0]["number"].to_string();
+    let drop = |table: &str, number: &str, code: i32| {
+        typed_fails(code, &["dead-letters"], dir.path(), &[table, "--drop", number])
+    };
+    assert!(drop("evnts", &number, 3).contains("did you mean `events`?"));
+    assert!(drop("events", "999", 3).contains("no dead letter `999`"));
+    typed_text(&["dead-letters"], dir.path(), &["events", "--drop", &number]);
+    let rest = ["events", "mailer", "--skip-all"];
+    assert_eq!(typed_json(&["consumer"], dir.path(), &rest)["skipped"], 3);
+    typed_text(&["consumer"], dir.path(), &["events", "mailer", "--remove"]);
+    assert_eq!(catalog(), before);
+}
+
 /// Makes the row of an event unreadable, while the store is closed.
 fn damage_row(dir: &Path, id: u64) {
     use heed::types::Bytes;
@@ -84,6 +137,10 @@ fn dead_letters_are_listed_retried_and_dropped() {
     assert!(text.contains("key 4"), "{text}");
     let error = fails(2, &["dead-letters"], dir.path(), &["events", "--retry"]);
     assert!(error.contains("declares table `events`"), "{error}");
+    let rest = ["events", "--retry", "--dry-run"];
+    assert_eq!(fails(2, &["dead-letters"], dir.path(), &rest), error);
+    let would = typed_text(&["dead-letters"], dir.path(), &rest);
+    assert_eq!(would, "would apply 1 dead letters\n");
     let error = typed_fails(1, &["dead-letters"], dir.path(), &["events", "--retry"]);
     assert!(error.contains("`--drop` gives one up"), "{error}");
     let number = letters()[0]["number"].to_string();

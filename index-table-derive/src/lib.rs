@@ -290,7 +290,7 @@ use crate::derive::{derive, derive_key, derive_version};
     attributes(
         table, primary_key, revision, references, index, indexes, aggregate,
         // These words of other libraries are errors, which name the right attribute.
-        primary, pk, id, key, unique, indexed, foreign_key
+        primary, primarykey, pk, id, key, unique, indexed, foreign_key
     )
 )]
 pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenStream {

@@ -1,6 +1,7 @@
 //! The layers of docs/ARCHITECTURE.md: it lists every module, modules use lower layers only, folders don't use each other,
 //! engines neither, and only an engine's folder names its client library. Each layer has a page in docs/internals.
 
+mod builds;
 mod imports;
 mod pages;
 

@@ -83,7 +83,7 @@ impl Archive {
             }));
         }
         let last = parts.iter().map(|part| part.until).max().unwrap_or(SystemTime::UNIX_EPOCH);
-        let value = json!({ "archive": dir.display().to_string(), "parts": values });
+        let value = json!({ "archive": shown(dir), "parts": values });
         out.put(&value, |text| {
             out.grid(text, &mut grid)?;
             if parts.is_empty() {

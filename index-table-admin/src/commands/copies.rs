@@ -152,7 +152,7 @@ fn unchecked(to: &Path) -> PathBuf {
 }
 
 fn copied(out: &Output, from: &Path, to: &Path) -> Result<(), Failure> {
-    let (from, to) = (shown(from), to.display().to_string());
+    let (from, to) = (shown(from), shown(to));
     Ok(out.put(&json!({ "store": from, "copy": to }), |text| {
         writeln!(text, "copied `{from}` to `{to}`")
     })?)
@@ -307,12 +307,12 @@ impl Restore {
         crash::report(out, backup);
         let last = moment.restore(backup, to)?;
         let value = json!({
-            "archive": backup.display().to_string(),
-            "copy": to.display().to_string(),
+            "archive": shown(backup),
+            "copy": shown(to),
             "last_commit": last.to_string(),
         });
         Ok(out.put(&value, |text| {
-            let (backup, to) = (backup.display(), to.display());
+            let (backup, to) = (shown(backup), shown(to));
             writeln!(text, "restored `{backup}` to `{to}`, up to commit {last}")
         })?)
     }

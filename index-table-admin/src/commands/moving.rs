@@ -19,6 +19,7 @@ use crate::{
     open::Opened,
     output::Output,
     progress::Bar,
+    server::shown,
     typed::{Declared, Typed},
     value,
 };
@@ -200,11 +201,11 @@ impl AddShard {
         let open = Open::any_to_write(out, &self.dir, declared)?;
         let name = self.name.as_str();
         if self.dir.dry_run {
-            let place = self.directory.display();
+            let place = shown(&self.directory);
             return Ok(out.would(&format!("add shard `{name}` in `{place}`"))?);
         }
         open.opened.store.add_shard(name, &self.directory)?;
-        let directory = self.directory.display().to_string();
+        let directory = shown(&self.directory);
         let value = json!({ "shard": name, "directory": directory });
         Ok(out.put(&value, |text| {
             writeln!(text, "added shard `{name}` in `{directory}`; nothing has moved to it yet")

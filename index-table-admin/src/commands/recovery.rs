@@ -35,6 +35,13 @@ pub(crate) struct DeadLetters {
 impl DeadLetters {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let table = self.table.as_str();
+        let own = declared.iter().find(|own| own.name == table);
+        if self.retry && own.is_none() {
+            return Err(Failure::arguments(format!(
+                "applying dead letters needs the type of the rows: use the command of a program that declares table \
+                 `{table}`"
+            )));
+        }
         if self.dir.dry_run && (self.retry || self.drop.is_some()) {
             let opened = Opened::to_read(out, &self.dir.dir)?;
             let tables = opened.store.open_recorded()?;
@@ -51,7 +58,8 @@ impl DeadLetters {
         }
         if let Some(number) = self.drop {
             let opened = Opened::to_write(out, &self.dir)?;
-            let target = Target::open(&opened, declared, table)?.table.untyped();
+            // Without types, the schema stays as it is.
+            let target = Target::open(&opened, &[], table)?.table.untyped();
             if !target.drop_dead_letter(&opened.store, self.shard.as_deref(), number)? {
                 return Err(self.missing(number));
             }
@@ -62,15 +70,7 @@ impl DeadLetters {
                 )
             })?);
         }
-        if !self.retry {
-            return self.show(out);
-        }
-        let Some(own) = declared.iter().find(|own| own.name == table) else {
-            return Err(Failure::arguments(format!(
-                "applying dead letters needs the type of the rows: use the command of a program that declares table \
-                 `{table}`"
-            )));
-        };
+        let Some(own) = own.filter(|_| self.retry) else { return self.show(out) };
         let opened = Opened::to_write(out, &self.dir)?;
         let target = own.open(&opened.store)?.untyped();
         let done = target.retry_dead_letters(&opened.store)?;
@@ -143,12 +143,13 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+    pub(crate) fn run(&self, out: &Output) -> Result<(), Failure> {
         if self.dir.dry_run {
             return self.show(out);
         }
         let opened = Opened::to_write(out, &self.dir)?;
-        let table = Target::open(&opened, declared, &self.table)?.table.untyped();
+        // Without types, the schema stays as it is.
+        let table = Target::open(&opened, &[], &self.table)?.table.untyped();
         let (store, consumer) = (&opened.store, self.name.as_str());
         self.check(&table, &store.read()?)?;
         if self.remove {

@@ -67,7 +67,7 @@ impl Promote {
             }
             (Some(recorded), _) => recorded,
         };
-        let (place, from) = (dir.display().to_string(), archive.display().to_string());
+        let (place, from) = (shown(dir), shown(&archive));
         if self.dry_run {
             let opened = match Opened::to_read(out, dir) {
                 Err(failure) if failure.code == Code::Unavailable => {
@@ -139,7 +139,7 @@ impl RestoreShard {
         let _tables = tables?;
         on_ctrl_c(out, "the shard is restored, or as before; run the command again", || ());
         store.restore_shard(shard, &self.backup)?;
-        let (shard, backup) = (self.shard.as_str(), self.backup.display().to_string());
+        let (shard, backup) = (self.shard.as_str(), shown(&self.backup));
         Ok(out.put(&json!({ "shard": shard, "backup": backup }), |text| {
             writeln!(text, "restored shard `{shard}` from `{backup}`; run `verify`")
         })?)

@@ -10,7 +10,13 @@ use serde_json::json;
 
 use super::copies::{check_place, clean_on_ctrl_c, of_copy};
 use crate::{
-    crash, failure::Failure, names, open::DATA, output::Output, server::Server, typed::Declared,
+    crash,
+    failure::Failure,
+    names,
+    open::DATA,
+    output::Output,
+    server::{self, Server},
+    typed::Declared,
     value::printable,
 };
 
@@ -51,8 +57,8 @@ pub(crate) fn salvage(
         })
         .collect();
     let value = json!({
-        "store": dir.display().to_string(),
-        "copy": to.display().to_string(),
+        "store": server::shown(dir),
+        "copy": server::shown(to),
         "tables": report.tables,
         "to_build": to_build,
         "missing_commits": report.missing_commits,

@@ -182,6 +182,9 @@ fn usage(text: &mut Text, page: &Page) {
     let refused = tables().map(|(table, own)| sample([("table", table)], own.refused_expiries));
     let help = "Expired rows that could not be deleted, each time that it was tried.";
     text.metric("refused_expiries_total", "counter", help, refused);
+    let uncommitted = tables().map(|(table, own)| sample([("table", table)], own.uncommitted));
+    let help = "Write transactions with changed rows that were dropped without a commit.";
+    text.metric("uncommitted_transactions_total", "counter", help, uncommitted);
     let indexes =
         || usage.iter().flat_map(|own| own.indexes.iter().map(move |index| (own.table, index)));
     let labels = |table, index: &index_table::IndexUsage| [("table", table), ("index", index.name)];
@@ -296,6 +299,9 @@ fn lag(text: &mut Text, page: &Page) -> Result<usize, Failure> {
     text.metric("lag_seconds", "gauge", "Age of the oldest pending message.", behind);
     let dead = lags.iter().map(|(table, lag)| sample([("table", *table)], lag.dead_letters));
     text.metric("dead_letters", "gauge", "Messages that could not be applied.", dead);
+    let failures = sample([], page.store.index_worker_failures());
+    let help = "Errors and panics of the index workers; an error that is repeated counts once.";
+    text.metric("index_worker_failures_total", "counter", help, [failures]);
     Ok(failed)
 }
 

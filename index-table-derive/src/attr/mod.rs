@@ -110,7 +110,7 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
     for attribute in &field.attrs {
         let path = attribute.path();
         let word = path.get_ident().map(ToString::to_string).unwrap_or_default();
-        if ["primary", "pk", "id", "key"].contains(&word.as_str()) {
+        if ["primary", "primarykey", "pk", "id", "key"].contains(&word.as_str()) {
             similar = similar.or(Some(Similar { span: path.span(), is_reported: false }));
         } else if path.is_ident("primary_key") {
             if primary_key.is_some() {

@@ -5,7 +5,7 @@
 
 use syn::{Attribute, Data, DeriveInput, Path};
 
-use super::arguments;
+use super::{IS_PRIMARY_KEY, arguments};
 use crate::{diagnostics::Diagnostics, names};
 
 /// Reports such attributes, but for those that stand for a primary key.
@@ -30,12 +30,16 @@ pub(crate) fn check(input: &DeriveInput, errors: &Diagnostics) {
         }
     }
     let Data::Struct(data) = &input.data else { return };
+    let is_key = |it: &Attribute| it.path().is_ident("primary_key");
+    let has_key = data.fields.iter().any(|field| field.attrs.iter().any(is_key));
     for field in &data.fields {
         let name = field.ident.as_ref().map(names::plain).unwrap_or_default();
         for attribute in &field.attrs {
             let path = attribute.path();
             let word = path.get_ident().map(ToString::to_string).unwrap_or_default();
             match word.as_str() {
+                // No other derive is known to have it. Without another key, it stands for the key.
+                "primarykey" if has_key => errors.error_on(path, IS_PRIMARY_KEY),
                 "unique" if !has_index(on_struct, &name) => {
                     let index = format!("#[index({name}, unique)]");
                     errors.error_on(path, on_the_struct(&index));

@@ -374,7 +374,7 @@ fn a_word_of_other_libraries_names_the_attribute() {
     let field = |attribute: &str| {
         messages(&format!("struct Customer {{ #[{attribute}] id: u64, town: String }}"))
     };
-    for word in ["primary", "pk", "id", "key"] {
+    for word in ["primary", "primarykey", "pk", "id", "key"] {
         assert_eq!(field(word), ["this is written `#[primary_key]`"], "{word}");
     }
     let field = |attribute: &str| {
@@ -386,6 +386,7 @@ fn a_word_of_other_libraries_names_the_attribute() {
     assert_eq!(field("indexed"), ["an index is declared on the struct: `#[index(town)]`"]);
     assert_eq!(field("index(unique)"), field("unique"));
     assert_eq!(field("foreign_key(Town)"), ["this is written `#[references(Town)]`"]);
+    assert_eq!(field("primarykey"), ["this is written `#[primary_key]`"]);
     // These may be attributes of another derive.
     assert!(field("id").is_empty() && field("key").is_empty());
     one("#[unique(town)]", "this is written `#[index(town, unique)]`");

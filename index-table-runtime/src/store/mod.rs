@@ -295,6 +295,11 @@ impl Store {
     /// [`Error::WriteInProgress`] if this thread already has a write transaction, [`Error::ReadOnly`], and the errors of
     /// [`read`](Store::read).
     pub fn write(&self) -> Result<WriteTxn<'_>> {
+        self.begin_write().map(WriteTxn::reporting_loss)
+    }
+
+    /// [`write`](Store::write), for a transaction whose changes may be dropped.
+    pub(crate) fn begin_write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
         Ok(self.writing(self.inner.engines.write()?))
     }

@@ -16,14 +16,14 @@ use crate::{
 impl Store {
     /// Begins a write transaction. In a sharded store, it locks these shards at once, and others when it uses them.
     pub(crate) fn write_with(&self, locks: &Locks) -> Result<WriteTxn<'_>> {
-        let Some(engine) = self.inner.engines.several() else { return self.write() };
+        let Some(engine) = self.inner.engines.several() else { return self.begin_write() };
         self.inner.refuse_nested_write()?;
         Ok(self.writing(Txn::Several(engine.write_with(locks)?)))
     }
 
     /// Begins a write transaction that has locked one shard, and locks further shards when it uses them.
     pub(super) fn write_from(&self, shard: ShardNumber) -> Result<WriteTxn<'_>> {
-        let Some(engine) = self.inner.engines.several() else { return self.write() };
+        let Some(engine) = self.inner.engines.several() else { return self.begin_write() };
         self.inner.refuse_nested_write()?;
         Ok(self.writing(Txn::Several(engine.write_from(shard)?)))
     }

@@ -160,6 +160,13 @@ impl Store {
         self.inner.commits.report()
     }
 
+    /// Returns how often an index worker of this process has failed after a success, or has panicked.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn index_worker_failures(&self) -> u64 {
+        self.inner.signals.failures()
+    }
+
     /// Returns the tables that this process has in use, by name.
     #[doc(hidden)]
     #[must_use]

@@ -15,6 +15,7 @@ pub(crate) struct TableCounters {
     writes: [AtomicU64; 4],
     written: Box<[AtomicU64]>,
     refused_expiries: AtomicU64,
+    uncommitted: AtomicU64,
 }
 
 impl TableCounters {
@@ -22,8 +23,8 @@ impl TableCounters {
         let (facts, writes) = (ReadCounters::default(), Default::default());
         let indexes = schema.indexes.iter().map(|_| ReadCounters::default()).collect();
         let written = schema.indexes.iter().map(|_| AtomicU64::new(0)).collect();
-        let refused_expiries = AtomicU64::new(0);
-        Self { schema, facts, indexes, writes, written, refused_expiries }
+        let [refused_expiries, uncommitted] = [const { AtomicU64::new(0) }; 2];
+        Self { schema, facts, indexes, writes, written, refused_expiries, uncommitted }
     }
 
     /// Returns the counters of an index or of the fact table.
@@ -58,6 +59,15 @@ impl TableCounters {
 
     pub(crate) fn refused_expiries(&self) -> u64 {
         load(&self.refused_expiries)
+    }
+
+    /// Counts a transaction with changes of the table that was dropped without a commit.
+    pub(crate) fn note_uncommitted(&self) {
+        self.uncommitted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn uncommitted(&self) -> u64 {
+        load(&self.uncommitted)
     }
 
     /// Returns the number of writes of rows of all kinds.

@@ -92,6 +92,8 @@ pub struct Usage {
     /// How often an expired row could not be deleted; see [`Expired::refused`](crate::Expired::refused). The same row counts again
     /// each time.
     pub refused_expiries: u64,
+    /// Transactions with changed rows that were dropped without a commit; see [`WriteTxn`](crate::WriteTxn).
+    pub uncommitted: u64,
     /// The usage of the indexes, in the order of their declaration.
     pub indexes: Vec<IndexUsage>,
 }
@@ -132,6 +134,7 @@ impl Usage {
             updates: counters.writes(RowWrite::Update),
             deletes: counters.writes(RowWrite::Delete),
             refused_expiries: counters.refused_expiries(),
+            uncommitted: counters.uncommitted(),
             indexes: Vec::new(),
         };
         let schema = counters.schema;

@@ -21,7 +21,7 @@ fn reasons(index: &IndexSchema, inserts: u64, figures: [u64; 4]) -> Vec<String> 
     let [queries, entries, facts, written] = figures;
     let advice = Vec::new();
     let usage = IndexUsage { name: "year", strategy: "", queries, entries, facts, written, advice };
-    let [gets, scans, scanned, puts, updates, deletes, refused_expiries] = [0; 7];
+    let [gets, scans, scanned, puts, updates, deletes, refused_expiries, uncommitted] = [0; 8];
     let (table, indexes) = ("films", Vec::new());
     let rows = Usage {
         table,
@@ -33,6 +33,7 @@ fn reasons(index: &IndexSchema, inserts: u64, figures: [u64; 4]) -> Vec<String> 
         updates,
         deletes,
         refused_expiries,
+        uncommitted,
         indexes,
     };
     advice::of(index, &rows, &usage)

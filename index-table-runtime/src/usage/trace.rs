@@ -2,7 +2,7 @@
 
 #[cfg(feature = "tracing")]
 mod on {
-    use std::path::Path;
+    use std::{fmt, path::Path};
 
     use tracing::{Span, field::Empty};
 
@@ -54,6 +54,39 @@ mod on {
         );
     }
 
+    /// Logs that a write transaction with changes of these tables was dropped without a commit.
+    pub(crate) fn uncommitted<'t>(tables: impl Iterator<Item = &'t str>) {
+        let tables = tables.map(|table| format!("`{table}`")).collect::<Vec<_>>().join(", ");
+        tracing::warn!(
+            target: "index_table", %tables,
+            "a write transaction was dropped without `commit`, so its changes of {tables} are lost"
+        );
+    }
+
+    /// Logs the first error of a worker that has succeeded before.
+    pub(crate) fn failing_worker(error: &Error) {
+        tracing::warn!(
+            target: "index_table",
+            "the index worker can't apply messages, and tries it again: {error}"
+        );
+    }
+
+    /// Logs that the thread of a worker has panicked.
+    pub(crate) fn stopped_worker() {
+        tracing::warn!(
+            target: "index_table",
+            "the index worker has panicked and stopped; start another one with `Store::start_index_worker`"
+        );
+    }
+
+    /// Logs that a move has stopped before its end.
+    pub(crate) fn stopped_move(id: &dyn fmt::Display, error: &Error) {
+        tracing::warn!(
+            target: "index_table", %id,
+            "move {id} has stopped; `Store::resume_move` continues it, and `Store::cancel_move` gives it up: {error}"
+        );
+    }
+
     /// Logs that one copy of the record of a table's lists can't be used.
     pub(crate) fn damaged_lists(table: &str, fault: &CopyFault) {
         tracing::warn!(
@@ -94,7 +127,7 @@ mod on {
 
 #[cfg(not(feature = "tracing"))]
 mod off {
-    use std::path::Path;
+    use std::{fmt, path::Path};
 
     use crate::{
         model::{error::Error, lists::CopyFault, schema::Source},
@@ -131,6 +164,18 @@ mod off {
     pub(crate) const fn refused_expiry(_: &str, _: &Error) {}
 
     #[inline]
+    pub(crate) fn uncommitted<'t>(_: impl Iterator<Item = &'t str>) {}
+
+    #[inline]
+    pub(crate) const fn failing_worker(_: &Error) {}
+
+    #[inline]
+    pub(crate) const fn stopped_worker() {}
+
+    #[inline]
+    pub(crate) const fn stopped_move(_: &dyn fmt::Display, _: &Error) {}
+
+    #[inline]
     pub(crate) const fn damaged_lists(_: &str, _: &CopyFault) {}
 
     #[inline]
@@ -147,9 +192,11 @@ mod off {
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{
-    Trace, announced_index, damaged_list_copies, damaged_lists, refused_expiry, similar_table, span,
+    Trace, announced_index, damaged_list_copies, damaged_lists, failing_worker, refused_expiry,
+    similar_table, span, stopped_move, stopped_worker, uncommitted,
 };
 #[cfg(feature = "tracing")]
 pub(crate) use on::{
-    Trace, announced_index, damaged_list_copies, damaged_lists, refused_expiry, similar_table, span,
+    Trace, announced_index, damaged_list_copies, damaged_lists, failing_worker, refused_expiry,
+    similar_table, span, stopped_move, stopped_worker, uncommitted,
 };

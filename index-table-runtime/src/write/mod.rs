@@ -16,4 +16,4 @@ mod written;
 
 pub(crate) use counting::Counting;
 pub(crate) use scratch::Scratch;
-pub(crate) use written::{SharedTable, Written};
+pub(crate) use written::{SharedTable, Written, WrittenTables};

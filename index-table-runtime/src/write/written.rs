@@ -1,6 +1,10 @@
 //! The state of a write transaction for each table that it writes.
 
-use std::sync::{Arc, OnceLock, atomic::AtomicU64};
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+    thread,
+};
 
 use super::{
     changes::Orders,
@@ -16,7 +20,7 @@ use crate::{
         lists::Lineage,
         maintain::Image,
     },
-    usage::{RowWrite, TableCounters, Tally},
+    usage::{RowWrite, TableCounters, Tally, trace},
 };
 
 /// The counters and subscribers that receive the result of a commit. Transactions that write the table keep this
@@ -32,6 +36,73 @@ pub(crate) struct SharedTable {
     pub(crate) archive: Mutex<Option<Archive>>,
     /// The places of the table's changes in the order of all shards; empty in a store without shards.
     pub(crate) orders: OnceLock<Orders>,
+}
+
+/// The tables that a transaction writes.
+pub(crate) struct WrittenTables {
+    tables: Vec<Written>,
+    /// Whether changes are reported if this is dropped without [`end`](Self::end).
+    is_reported: bool,
+}
+
+impl WrittenTables {
+    pub(crate) const fn new() -> Self {
+        Self { tables: Vec::new(), is_reported: false }
+    }
+
+    /// Lets changes be reported if this is dropped without [`end`](Self::end).
+    pub(crate) const fn report_loss(&mut self) {
+        self.is_reported = true;
+    }
+
+    /// Notes that the transaction is committed, or that its caller gets an error.
+    pub(crate) const fn end(&mut self) {
+        self.is_reported = false;
+    }
+
+    /// Returns the tables of a transaction that has ended.
+    pub(crate) fn take(mut self) -> Vec<Written> {
+        self.is_reported = false;
+        std::mem::take(&mut self.tables)
+    }
+
+    #[cold]
+    fn note_loss(&self) {
+        // The panic is reported elsewhere.
+        if thread::panicking() {
+            return;
+        }
+        let changed = || self.tables.iter().filter(|own| own.tally.row_count() > 0);
+        for table in changed() {
+            table.shared.usage.note_uncommitted();
+        }
+        if changed().next().is_some() {
+            trace::uncommitted(changed().map(|table| table.shared.usage.schema.name));
+        }
+    }
+}
+
+impl Drop for WrittenTables {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_reported && !self.tables.is_empty() {
+            self.note_loss();
+        }
+    }
+}
+
+impl Deref for WrittenTables {
+    type Target = Vec<Written>;
+
+    fn deref(&self) -> &Vec<Written> {
+        &self.tables
+    }
+}
+
+impl DerefMut for WrittenTables {
+    fn deref_mut(&mut self) -> &mut Vec<Written> {
+        &mut self.tables
+    }
 }
 
 /// A function that gets the bytes of rows before they are deleted. It returns the positions of those that can't be read, and

@@ -258,15 +258,7 @@ impl Engine {
     /// Takes a connection, and waits for a lock on changes of the tables of this schema. The lock is released at the
     /// end of the transaction on this connection.
     fn alone(&self) -> Result<Leased> {
-        loop {
-            let mut leased = self.pool.take()?;
-            match leased.lock(&format!("index-table {}", self.schema)) {
-                // The connection was lost while it was idle.
-                Err(Error::Unreachable { problem, .. }) if leased.is_replaceable_after(problem) => {
-                }
-                locked => return locked.map(|()| leased),
-            }
-        }
+        self.pool.take_locked(None, &format!("index-table {}", self.schema))
     }
 
     /// Whether the server has this table.

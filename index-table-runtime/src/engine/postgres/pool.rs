@@ -197,6 +197,29 @@ impl Pool {
         })
     }
 
+    /// Takes an advisory lock of the session of `first`, or of a connection that it [takes](Self::take). Takes another connection if
+    /// that one was lost while it was idle. The lock is released when the connection is kept or closed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`] with [`ServerProblem::Locked`] after [`LOCK_LIMIT`]. The connection is closed.
+    pub(super) fn take_locked(
+        self: &Arc<Self>,
+        mut first: Option<Leased>,
+        name: &str,
+    ) -> Result<Leased> {
+        loop {
+            let mut leased = first.take().map_or_else(|| self.take(), Ok)?;
+            match leased.lock(name) {
+                Ok(()) => return Ok(leased),
+                // Another session has the lock, so another connection does not get it either.
+                Err(Error::Unreachable { problem, .. })
+                    if problem != ServerProblem::Locked && leased.is_replaceable() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Returns an idle connection, opens one, or waits for at most this time; `None` after that time.
     fn take_within(self: &Arc<Self>, patience: Duration) -> Result<Option<Leased>> {
         let begun = Instant::now();
@@ -336,18 +359,13 @@ impl Leased {
         !self.is_new && !is_late && self.locked.is_none()
     }
 
-    /// [`is_replaceable`](Self::is_replaceable), after an error of [`lock`](Self::lock).
-    pub(super) fn is_replaceable_after(&self, problem: ServerProblem) -> bool {
-        problem != ServerProblem::Locked && self.is_replaceable()
-    }
-
     /// Takes an advisory lock of the session, until the connection is kept or closed. Waits while another session has it, because
     /// that session may be changing tables for longer than any response takes.
     ///
     /// # Errors
     ///
     /// [`Error::Unreachable`] with [`ServerProblem::Locked`] after [`LOCK_LIMIT`].
-    pub(super) fn lock(&mut self, name: &str) -> Result<()> {
+    fn lock(&mut self, name: &str) -> Result<()> {
         let (connection, begun, mut pause) = (self.get()?, Instant::now(), PAUSES.0);
         loop {
             let locked = connection.query(sql::LOCK, &[&name]);

@@ -207,19 +207,8 @@ impl<'s> Session<'s> {
     /// Waits until no other transaction that calls this function for the table is running. This transaction has not begun.
     pub(super) fn exclude_builders(&self, table: &Relation) -> Result<()> {
         let name = format!("index-table build {}", table.sql);
-        loop {
-            let leased = self.leased.take().map_or_else(|| self.pool.take(), Ok);
-            let mut leased = leased?;
-            match leased.lock(&name) {
-                // The connection was lost while it was idle.
-                Err(Error::Unreachable { problem, .. }) if leased.is_replaceable_after(problem) => {
-                }
-                locked => {
-                    let used = self.use_connection(leased).map(drop);
-                    return locked.and(used);
-                }
-            }
-        }
+        let leased = self.pool.take_locked(self.leased.take(), &name)?;
+        self.use_connection(leased).map(drop)
     }
 
     /// Returns how often this transaction has changed the catalog, or has undone such a change.

@@ -121,8 +121,8 @@ impl<'q> Groups<'q> {
         let key = self.entries.front().and_then(Entry::key);
         let begun = match (key, &self.shard) {
             (Some(key), _) => key.begin(&store, &locks),
-            (None, None) => store.write(),
-            (None, Some(shard)) => store.write_on(shard),
+            (None, None) => store.begin_write(),
+            (None, Some(shard)) => store.begin_write_on(shard),
         };
         let mut txn = match begun {
             Ok(txn) => txn,

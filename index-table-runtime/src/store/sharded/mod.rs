@@ -156,8 +156,13 @@ impl Store {
     ///
     /// [`Error::ShardUnavailable`], and the errors of [`Store::write`].
     pub fn write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
+        self.begin_write_on(shard).map(WriteTxn::reporting_loss)
+    }
+
+    /// [`write_on`](Store::write_on), for a transaction whose changes may be dropped.
+    pub(in crate::store) fn begin_write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
         let (inner, number) = (&self.inner, self.number_of(shard)?);
-        let Some(shards) = shards_of(self)? else { return self.write() };
+        let Some(shards) = shards_of(self)? else { return self.begin_write() };
         inner.refuse_nested_write()?;
         Ok(self.writing(Txn::Several(shards.write_on(number)?)))
     }

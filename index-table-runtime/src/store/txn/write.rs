@@ -23,7 +23,7 @@ use crate::{
     store::{Inner, OpenTable, Store, WriterGuard},
     usage::{TableCounters, Tally, begin_commit, trace::span},
     write::{
-        Scratch, Written,
+        Scratch, Written, WrittenTables,
         maintenance::MaintenancePlan,
         queue::{self, IndexToken},
         watch::{self, Watched},
@@ -33,7 +33,9 @@ use crate::{
 /// The write transaction. From [`Store::write`](crate::Store::write).
 ///
 /// It reads its own writes: a `&WriteTxn` can be used as a `&ReadTxn`. If it is dropped without
-/// [`commit`](WriteTxn::commit), nothing changes.
+/// [`commit`](WriteTxn::commit), nothing changes. If it has changed rows, it may be a mistake: it is counted by
+/// [`Usage::uncommitted`](crate::Usage::uncommitted), and is an event of the level `WARN` with the feature `tracing`. A closure of
+/// [`Store::transaction`](crate::Store::transaction) that returns an error gives up its changes without this.
 ///
 /// It can't be sent to another thread:
 ///
@@ -47,7 +49,7 @@ pub struct WriteTxn<'s> {
     guard: WriteGuard<'s>,
     /// The tables whose records have been compared, with the writes to them. They precede the transaction: when other processes can
     /// write, this one no longer reads by claims.
-    written: Vec<Written>,
+    written: WrittenTables,
     read: ReadTxn<'s>,
     /// The written tables of the outer transaction.
     outer: &'s [Written],
@@ -96,6 +98,12 @@ impl<'s> WriteTxn<'s> {
         Self::with(WriteGuard::Turn(guard), read, &[])
     }
 
+    /// Lets the transaction report its changes if it is dropped without a commit.
+    pub(in crate::store) fn reporting_loss(mut self) -> Self {
+        self.written.report_loss();
+        self
+    }
+
     /// Creates a transaction that commits each operation as its own transaction.
     pub(in crate::store) fn each_of(store: &'s Store) -> Result<Self> {
         Ok(Self::with(WriteGuard::Each(store, Box::default()), store.read_later()?, &[]))
@@ -135,7 +143,7 @@ impl<'s> WriteTxn<'s> {
     }
 
     fn with(guard: WriteGuard<'s>, read: ReadTxn<'s>, outer: &'s [Written]) -> Self {
-        Self { guard, read, written: Vec::new(), outer, refused: None }
+        Self { guard, read, written: WrittenTables::new(), outer, refused: None }
     }
 
     /// Runs `body` in a nested transaction, a savepoint. If `body` returns an error, its writes are undone, and this
@@ -227,7 +235,8 @@ impl<'s> WriteTxn<'s> {
             let mut inner =
                 WriteTxn::with(WriteGuard::Outer(inner, guard.scratch()), read, written);
             let keeps = body(&mut inner);
-            let WriteTxn { read, written: more, .. } = inner;
+            let WriteTxn { read, written, .. } = inner;
+            let more = written.take();
             total.add(read.session.total.get());
             if !keeps {
                 return Ok(());
@@ -304,8 +313,9 @@ impl<'s> WriteTxn<'s> {
     }
 
     /// [`commit`](WriteTxn::commit), with an error that states whether the commit may have been applied.
-    pub(crate) fn try_commit(self) -> Result<(), CommitFailure> {
+    pub(crate) fn try_commit(mut self) -> Result<(), CommitFailure> {
         span!(DEBUG, "commit");
+        self.written.end();
         if self.is_autocommit() {
             return Ok(());
         }
@@ -318,12 +328,12 @@ impl<'s> WriteTxn<'s> {
         let (stamp, mut wakers) = (read.engine.final_stamp(), Vec::new());
         let number = read.engine.final_number();
         let begun = begin_commit(stamp.number());
-        for written in &mut written {
+        for written in written.iter_mut() {
             written.lineage.end();
         }
         // The events are delivered while no other thread can commit, so that they are in the order of the commits.
         read.engine.commit(|| {
-            for Written { tally, watched, shared, .. } in &mut written {
+            for Written { tally, watched, shared, .. } in written.iter_mut() {
                 watched.deliver(&shared.watchers, &number, tally.row_count(), &mut wakers);
             }
         })?;
@@ -337,7 +347,7 @@ impl<'s> WriteTxn<'s> {
                 store.commits.end(begun);
             }
         }
-        for Written { tally, shared, .. } in &written {
+        for Written { tally, shared, .. } in written.iter() {
             shared.usage.add(tally);
             // A transaction without changes is not a commit, and another transaction gets the number.
             if tally.row_count() > 0 {

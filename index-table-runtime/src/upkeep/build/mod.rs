@@ -271,7 +271,7 @@ impl<'t> Build<'t> {
             return shards::run(self, tables);
         }
         rollout::rely(self.store, self.table, self.options.refuses_earlier)?;
-        self.run_batches(|store, _| store.write())
+        self.run_batches(|store, _| store.begin_write())
     }
 
     /// Builds the indexes, each batch in a transaction that `begin` begins. `begin` gets the shards that an earlier run of

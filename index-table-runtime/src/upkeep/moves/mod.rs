@@ -42,7 +42,10 @@ use crate::{
     },
     placement::shards::{self, MoveId, MoveRecord, MoveStep, Moving, new_id},
     store::{OpenTable, Shards, Store, engine_of, engine_to_change, transaction},
-    usage::{Progress, trace::span},
+    usage::{
+        Progress,
+        trace::{self, span},
+    },
 };
 
 /// A move of keys to another shard. From [`Store::move_range`], [`move_slots`](Store::move_slots),
@@ -365,7 +368,7 @@ impl<'a> Move<'a> {
                 let tables = tables_of(store, engine, &moving.record)?;
                 open_in(store, engine, &tables, &[moving.record.from, moving.record.to])?;
                 let mut steps = mover(store, engine, (moving, tables), &mut progress);
-                steps.run()?;
+                steps.run_marked()?;
                 return Ok(steps.moved);
             }
             What::New { map, key_type, spans } => {
@@ -408,7 +411,7 @@ impl<'a> Move<'a> {
                 // After the mark, an error leaves an unfinished move.
                 steps.check_states()?;
                 steps.begin()?;
-                steps.run()?;
+                steps.run_marked()?;
                 moved.rows += steps.moved.rows;
                 moved.bytes += steps.moved.bytes;
                 moved.duration += steps.moved.duration;
@@ -432,6 +435,12 @@ impl Mover<'_> {
         let step = MoveStep::Set(Arc::clone(&self.moving));
         let attempt = || self.engine.change_move(&step, &mut |_| Ok(()));
         transaction::run(attempt, |retry| self.engine.prepare(retry))
+    }
+
+    /// Runs the move, which is marked in both shards. After an error, it is unfinished.
+    fn run_marked(&mut self) -> Result<()> {
+        let id = self.moving.record.id;
+        self.run().inspect_err(|error| trace::stopped_move(&id, error))
     }
 }
 

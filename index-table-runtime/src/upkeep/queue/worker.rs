@@ -14,11 +14,10 @@ use std::{
 use super::apply;
 use crate::{
     locks::{Mutex, MutexGuard, Origin},
-    write::queue::Signals,
-};
-use crate::{
     model::error::{Error, Result},
     store::{Inner, Store},
+    usage::trace,
+    write::queue::Signals,
 };
 
 /// The name of the thread.
@@ -172,12 +171,30 @@ impl Shared {
     }
 }
 
+/// Reports a panic of the thread.
+struct Panicked<'s>(&'s Signals);
+
+impl Drop for Panicked<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.note_failure();
+            trace::stopped_worker();
+        }
+    }
+}
+
 fn run(shared: &Shared, store: &Weak<Inner>) {
+    let _panicked = Panicked(&shared.signals);
     while !shared.is_stopped() {
         let events = shared.signals.events();
         let Some(inner) = store.upgrade() else { return };
         let (more, failed) = round(&Store { inner }, shared);
         let pause = if failed.is_some() { REST } else { POLL };
+        // The following failures are repetitions of the first one.
+        if let (Some(error), None) = (&failed, &*shared.error()) {
+            shared.signals.note_failure();
+            trace::failing_worker(error);
+        }
         *shared.error() = failed;
         if more {
             thread::sleep(apply::PAUSE);

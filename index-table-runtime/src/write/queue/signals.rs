@@ -3,7 +3,7 @@
 #[cfg(feature = "async")]
 use std::{collections::BTreeMap, mem, task::Waker};
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -16,6 +16,8 @@ pub(crate) struct Signals {
     changed: Condvar,
     /// The number of threads in [`awaited`](Signals::awaited).
     waiting: AtomicUsize,
+    /// The number of failures of workers.
+    failures: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +52,15 @@ impl Signals {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.notify();
         }
+    }
+
+    /// Counts a failure of a worker after a success.
+    pub(crate) fn note_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// Runs `wait`. The signals of [`notify_waiting`](Signals::notify_waiting) are sent meanwhile.

@@ -128,3 +128,84 @@ fn slot(page: u64, is_leaf: bool) -> usize {
     // Less than `KEPT`.
     start + usize::try_from(page % KEPT as u64).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::layout::HEADER, *};
+
+    const SIZE: usize = 4096;
+
+    /// Returns a leaf whose keys have long values, each with the number of its first page.
+    fn leaf(page: u64, values: &[(&[u8], u64)]) -> Vec<u8> {
+        let mut bytes = vec![0; SIZE];
+        let put = |bytes: &mut [u8], at: usize, value: &[u8]| {
+            bytes[at..at + value.len()].copy_from_slice(value);
+        };
+        let word = size_of::<usize>();
+        let short = |value: usize| u16::try_from(value).expect("in a page").to_ne_bytes();
+        put(&mut bytes, 0, &usize::try_from(page).expect("a word").to_ne_bytes());
+        put(&mut bytes, word + 2, &flag::LEAF.to_ne_bytes());
+        let mut upper = SIZE;
+        for (at, (key, first)) in values.iter().enumerate() {
+            let first = usize::try_from(*first).expect("a word").to_ne_bytes();
+            // A size of 0, the flags, the length of the key, the key and the value.
+            let node = [&[0; 4][..], &flag::BIG_DATA.to_ne_bytes(), &short(key.len()), key, &first];
+            let node = node.concat();
+            upper -= node.len().next_multiple_of(2);
+            put(&mut bytes, upper, &node);
+            put(&mut bytes, HEADER + 2 * at, &short(upper));
+        }
+        put(&mut bytes, word + 4, &short(HEADER + 2 * values.len()));
+        put(&mut bytes, word + 6, &short(upper));
+        bytes
+    }
+
+    fn place(page: u64, low: Option<&[u8]>) -> Below {
+        Below { page, low: low.map(<[u8]>::to_vec), high: None }
+    }
+
+    #[test]
+    fn each_of_two_long_values_is_checked_until_both_are_intact() {
+        let bytes = leaf(7, &[(b"a", 20), (b"b", 30)]);
+        let page = CheckedPage::new(place(7, None), true, bytes).expect("an intact leaf");
+        let read = |range: Range<usize>, damaged: Option<&[u8]>| {
+            let mut checked = Vec::new();
+            let outcome = page.check_values(range, |node| {
+                checked.push(node.key.to_vec());
+                if Some(node.key) == damaged { Err("damage") } else { Ok(()) }
+            });
+            (checked.concat(), outcome)
+        };
+        // The check of one value is not that of the other.
+        assert_eq!(read(0..1, None), (b"a".to_vec(), Ok(())));
+        assert_eq!(read(1..2, Some(b"b")), (b"b".to_vec(), Err("damage")));
+        assert_eq!(read(0..2, Some(b"b")), (b"ab".to_vec(), Err("damage")));
+        assert_eq!(read(1..2, Some(b"b")), (b"b".to_vec(), Err("damage")));
+        assert_eq!(read(0..2, None), (b"ab".to_vec(), Ok(())));
+        assert_eq!(read(0..2, Some(b"b")), (Vec::new(), Ok(())));
+        assert_eq!(read(1..2, Some(b"b")), (Vec::new(), Ok(())));
+    }
+
+    #[test]
+    fn a_page_is_kept_for_the_place_in_which_it_was_checked() {
+        let values: [(&[u8], u64); 2] = [(b"a", 20), (b"b", 30)];
+        let recent = Recent::default();
+        assert!(recent.find(&place(7, None), true).is_none());
+        let page = CheckedPage::new(place(7, None), true, leaf(7, &values)).expect("a leaf");
+        recent.keep(&Arc::new(page));
+        assert!(recent.find(&place(7, None), true).is_some());
+        // A damaged branch can refer to it in another place, in which its keys are too low.
+        let other = || place(7, Some(b"b"));
+        assert!(recent.find(&other(), true).is_none());
+        assert!(recent.find(&place(7, None), false).is_none());
+        let refused = CheckedPage::new(other(), true, leaf(7, &values)).err();
+        assert_eq!(refused, Some("its keys are not in order"));
+        assert!(recent.find(&place(7, None), true).is_some());
+        // Two pages that are kept in one slot: the last one stays.
+        let next = 7 + KEPT as u64;
+        let page = CheckedPage::new(place(next, None), true, leaf(next, &values)).expect("a leaf");
+        recent.keep(&Arc::new(page));
+        assert!(recent.find(&place(next, None), true).is_some());
+        assert!(recent.find(&place(7, None), true).is_none());
+    }
+}

@@ -1,13 +1,19 @@
 //! What an archive has, and whether its files are intact.
 
-use std::{fs::File, io};
+use std::{fs::File, io::Read as _};
 
 use super::{
     format::{Base, nanoseconds_of},
     records::Records,
     restore::{Archive, Segment, Step, Walked, damaged},
 };
-use crate::model::error::{Error, Result};
+use crate::{
+    engine::files::DATA_FILE,
+    model::error::{Error, Result},
+};
+
+/// The number of bytes that are read at once.
+const PIECE: usize = 1 << 20;
 
 /// A part of an archive without a gap.
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +90,10 @@ impl Archive {
     pub(crate) fn verify(&self, own: &Generation, read: &mut dyn FnMut(u64)) -> Result<u64> {
         let first = own.first;
         for base in self.bases.iter().filter(|base| base.generation == first.generation) {
-            self.verify_base(base, read)?;
+            self.read_base(base, &mut |piece| {
+                read(piece.len() as u64);
+                Ok(())
+            })?;
         }
         let mut commits = 0;
         let mut step = |_: &Walked<'_>| {
@@ -95,25 +104,34 @@ impl Archive {
         Ok(commits)
     }
 
-    fn verify_base(&self, base: &Base, read: &mut dyn FnMut(u64)) -> Result<()> {
-        struct Hashing<'r>(blake3::Hasher, &'r mut dyn FnMut(u64));
-        impl io::Write for Hashing<'_> {
-            fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-                self.0.update(piece);
-                (self.1)(piece.len() as u64);
-                Ok(piece.len())
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-        let path = self.base_directory(base).join(crate::engine::files::DATA_FILE);
+    /// Reads the data file of a base, calls `each` with its pieces in order, and then compares the checksums of all files of the
+    /// base.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `each`; [`Error::DamagedArchive`] if a file differs from its checksum; [`Error::Io`].
+    pub(super) fn read_base(
+        &self,
+        base: &Base,
+        each: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let path = self.base_directory(base).join(DATA_FILE);
         let io = |source| Error::io(&path, source);
-        let mut hashing = Hashing(blake3::Hasher::new(), read);
-        let length = io::copy(&mut File::open(&path).map_err(io)?, &mut hashing).map_err(io)?;
-        if length != base.length || *hashing.0.finalize().as_bytes() != base.hash {
+        let mut from = File::open(&path).map_err(io)?;
+        let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
+        let mut length = 0;
+        loop {
+            let read = from.read(&mut piece).map_err(io)?;
+            let Some(piece) = piece.get(..read).filter(|piece| !piece.is_empty()) else { break };
+            hasher.update(piece);
+            each(piece)?;
+            length += read as u64;
+        }
+        if length != base.length || *hasher.finalize().as_bytes() != base.hash {
             return Err(damaged(&self.directory, format!("the base {} is damaged", base.name())));
+        }
+        if base.shard.is_some() {
+            self.manager_of(base)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read as _, Write as _},
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -29,9 +29,6 @@ use crate::{
     },
     model::error::{Error, Result},
 };
-
-/// The number of bytes that are copied at once.
-const PIECE: usize = 1 << 20;
 
 /// The number of databases that the records can create.
 const DATABASES: u64 = 1 << 12;
@@ -445,7 +442,7 @@ impl Archive {
         damaged(&self.directory, format!("segment {segment} is missing"))
     }
 
-    /// Copies the data file of a base into the empty file `to` with this path, and compares its hash. Calls `copied` with the number
+    /// Copies the data file of a base into the empty file `to` with this path, and checks the base. Calls `copied` with the number
     /// of bytes of each piece.
     pub(crate) fn copy(
         &self,
@@ -453,24 +450,11 @@ impl Archive {
         (mut to, target): (&File, &Path),
         copied: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let path = self.base_directory(base).join(FILE);
-        let io = |source| Error::io(&path, source);
-        let mut from = File::open(&path).map_err(io)?;
-        let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
-        let mut length = 0;
-        loop {
-            let read = from.read(&mut piece).map_err(io)?;
-            let Some(piece) = piece.get(..read).filter(|piece| !piece.is_empty()) else { break };
-            hasher.update(piece);
+        self.read_base(base, &mut |piece| {
             to.write_all(piece).map_err(|source| Error::io(target, source))?;
-            length += read as u64;
-            copied(read as u64);
-        }
-        if length != base.length || *hasher.finalize().as_bytes() != base.hash {
-            let reason = format!("the base {} is damaged", base.name());
-            return Err(damaged(&self.directory, reason));
-        }
-        Ok(())
+            copied(piece.len() as u64);
+            Ok(())
+        })
     }
 
     /// Applies the records after a base to its copy, which no process has open. Returns the number of the last commit. The commits are

@@ -299,7 +299,7 @@ impl Archive {
     }
 
     /// Returns the records of the shard map manager in a base of a shard.
-    fn manager_of(&self, base: &Base) -> Result<ManagerEntries> {
+    pub(super) fn manager_of(&self, base: &Base) -> Result<ManagerEntries> {
         let path = self.base_directory(base).join(MANAGER_FILE);
         let bytes = fs::read(&path).map_err(|source| Error::io(&path, source))?;
         let entries = base

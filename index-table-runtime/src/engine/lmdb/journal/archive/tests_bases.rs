@@ -242,3 +242,40 @@ fn a_segment_that_is_completed_meanwhile_is_read() {
     archive.walk(&archive.bases[0], &mut step, &mut |_| ()).expect("all segments");
     assert_eq!(found, 2);
 }
+
+/// A restore and the verification of an archive read a base by this function.
+#[test]
+fn each_file_of_a_base_is_compared_with_its_checksum() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join(MANIFEST_FILE), MANIFEST.bytes()).expect("written");
+    let data = b"the data file of a shard";
+    let shard = Some(ShardBase { number: 0, manager: *blake3::hash(b"").as_bytes() });
+    let Manifest { identity, generation, commit, time, .. } = MANIFEST;
+    let (length, hash) = (data.len() as u64, *blake3::hash(data).as_bytes());
+    let base = Base { identity, generation, segment: LAST, commit, time, length, hash, shard };
+    let directory = dir.path().join(base.name());
+    fs::create_dir(&directory).expect("created");
+    fs::write(directory.join(BASE_FILE), base.bytes()).expect("written");
+    let files = [(FILE, &data[..]), (MANAGER_FILE, b"")];
+    for (name, bytes) in files {
+        fs::write(directory.join(name), bytes).expect("written");
+    }
+    let archive = Archive::open(dir.path()).expect("an archive");
+    let read = || {
+        let mut bytes = Vec::new();
+        let outcome = archive.read_base(&base, &mut |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        });
+        outcome.map(|()| bytes)
+    };
+    assert_eq!(read().expect("an intact base"), data);
+    for (name, bytes) in files {
+        for damaged in [&b"the data file of a SHARD"[..], b"more"] {
+            fs::write(directory.join(name), damaged).expect("written");
+            let outcome = read();
+            assert!(matches!(outcome, Err(Error::DamagedArchive { .. })), "{name}: {outcome:?}");
+        }
+        fs::write(directory.join(name), bytes).expect("written");
+    }
+}
