@@ -29,7 +29,9 @@ pub use archive::{ArchiveLag, RestoreArchive};
 #[cfg(feature = "async")]
 pub use calls::Call;
 #[cfg(feature = "async")]
-pub(crate) use calls::{change_row, look_up, refuse_aborted, wait_for_signals, write_row};
+pub(crate) use calls::{
+    change_row, look_up, look_up_row, refuse_aborted, wait_for_signals, write_row,
+};
 pub(crate) use client::Client;
 pub use copy::Backup;
 pub(crate) use engines::{Engines, Member, Shards};

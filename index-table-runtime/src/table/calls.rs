@@ -7,9 +7,10 @@ use crate::{
     model::{
         entity::Entity,
         key::{Key, KeyBuf},
+        schema::Source,
     },
     query::Bounds,
-    store::{self, Call, Store, change_row, look_up, write_row},
+    store::{self, Call, Store, change_row, look_up, look_up_row, write_row},
     write::queue::IndexToken,
 };
 
@@ -20,7 +21,9 @@ impl<R: Entity> KeyedTable<R> {
         R: Send,
     {
         let (table, key) = (Table::clone(self), encoded_argument::<R>(key));
-        look_up(store, move |txn| table.get_encoded(txn, &key))
+        look_up_row(store, &self.open, key, move |bytes, key| {
+            table.decode(bytes, Source::Facts, key)
+        })
     }
 
     /// Returns the row with this key in the unique index at this position, in a transaction of its own.

@@ -161,7 +161,6 @@ impl Engine {
     /// Returns a future that looks up a row without a transaction of this thread, for asynchronous callers; `None` in an engine whose look-ups
     /// don't wait for a server. The future begins with its first poll, and borrows nothing.
     #[cfg(feature = "async")]
-    #[allow(dead_code, reason = "asynchronous callers are above the seam")]
     pub(crate) fn get_later(
         &self,
         tables: &Tables,

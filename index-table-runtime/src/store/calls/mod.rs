@@ -48,7 +48,7 @@ pub use self::call::Call;
 use self::{call::Kind, group::Groups, in_place::Warmth, pool::Pool, timer::Timers};
 pub(crate) use self::{
     call::refuse_aborted,
-    row::{change_row, look_up, write_row},
+    row::{change_row, look_up, look_up_row, write_row},
     wait::wait_for_signals,
 };
 use super::{ReadTxn, Store, WriteTxn};

@@ -11,9 +11,11 @@ use crate::{
     model::{
         entity::Entity,
         error::{Error, Result},
+        key::KeyBuf,
         maintain::Image,
         row,
     },
+    query::{Ledger, Session},
     store::{OpenTable, ReadTxn, RowKey, Store, WriteTxn},
     write::rows,
 };
@@ -34,6 +36,42 @@ pub(crate) fn look_up<T: Send + 'static>(
             own.inner.calls.warmth.note(note)
         })?;
         run.await
+    })
+}
+
+/// Looks up the row with this primary key and decodes it: on a server by one statement, beside those of other tasks on the same connection,
+/// otherwise as [`look_up`].
+pub(crate) fn look_up_row<T: Send + 'static>(
+    store: &Store,
+    table: &Arc<OpenTable>,
+    key: KeyBuf,
+    decode: impl FnOnce(&[u8], &[u8]) -> Result<Option<T>> + Send + 'static,
+) -> Call<Option<T>> {
+    let table = Arc::clone(table);
+    let later = match (store.inner.engines.one(), table.tables.one()) {
+        (Some(engine), Some(tables)) if table.store == store.inner.id => {
+            engine.get_later(tables, key.as_bytes())
+        }
+        _ => None,
+    };
+    let Some(later) = later else {
+        return look_up(store, move |txn| match txn.fact(&table, key.as_bytes())? {
+            Some(bytes) => decode(bytes, key.as_bytes()),
+            None => Ok(None),
+        });
+    };
+    Call::new(store, Kind::Read, move |store, orders| async move {
+        let _accepted = store.inner.calls.accept(&store)?;
+        let bytes = later.await?;
+        store.inner.requests.read();
+        let session = Session::default();
+        let ledger = Ledger::new(&session, &table.shared.usage, &table.rows.lists);
+        ledger.get(bytes.as_ref().map_or(0, Vec::len));
+        match bytes {
+            // A row with a list that this process does not know yet waits for it here, once.
+            Some(bytes) => run_once(&orders, || decode(&bytes, key.as_bytes()))?,
+            None => Ok(None),
+        }
     })
 }
 
