@@ -11,11 +11,11 @@ use std::{
 
 use index_table::{Error, Store};
 
-use crate::{TestResult, block_on, customer, poll_once, stores, support::await_true};
+use crate::{TestResult, all_stores, block_on, customer, poll_once, stores, support::await_true};
 
 #[test]
 fn before_it_is_polled_a_call_does_nothing() -> TestResult {
-    for (store, customers, _dir) in stores()? {
+    for (store, customers, _dir) in all_stores()? {
         drop(customers.insert_async(&store, &customer(1, 1)));
         let ran = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&ran);
@@ -88,7 +88,7 @@ fn drop_between(
 
 #[test]
 fn a_closure_that_has_begun_ends() -> TestResult {
-    for (store, customers, _dir) in stores()? {
+    for (store, customers, _dir) in all_stores()? {
         assert!(drop_between(&store, &customers, false)?);
         await_true(|| {
             let txn = store.read().expect("a transaction");
@@ -100,7 +100,7 @@ fn a_closure_that_has_begun_ends() -> TestResult {
 
 #[test]
 fn with_abort_on_drop_the_next_operation_fails_and_nothing_is_committed() -> TestResult {
-    for (store, customers, _dir) in stores()? {
+    for (store, customers, _dir) in all_stores()? {
         assert!(!drop_between(&store, &customers, true)?);
         // Other calls are not affected.
         let keys: Vec<_> = customers.all(&store.read()?).keys().collect::<Result<_, _>>()?;

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, sync::mpsc, thread, time::Duration};
 use index_table::{Call, Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::{Customer, TestResult, block_on, customer, stores};
+use crate::{Customer, TestResult, all_stores, block_on, customer, stores};
 
 #[test]
 fn calls_have_the_results_of_transactions() -> TestResult {
-    for (store, customers, _dir) in stores()? {
+    for (store, customers, _dir) in all_stores()? {
         block_on(async {
             for (tenant, id) in [(7, 1), (107, 1), (107, 2)] {
                 customers.insert_async(&store, &customer(tenant, id)).await?;
@@ -71,7 +71,7 @@ fn calls_have_the_results_of_transactions() -> TestResult {
 
 #[test]
 fn a_panic_is_an_error_of_its_call_alone() -> TestResult {
-    for (store, customers, _dir) in stores()? {
+    for (store, customers, _dir) in all_stores()? {
         let read: Result<(), Error> = block_on(store.read_async(|_| panic!("while reading")));
         assert!(
             matches!(&read, Err(Error::Panicked { message }) if message == "while reading"),

@@ -4,6 +4,9 @@ mod declared;
 mod dropped;
 mod ended;
 mod forms;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres.rs"]
+mod postgres;
 mod random;
 #[path = "../support/threads.rs"]
 mod support;
@@ -65,6 +68,26 @@ fn stores() -> Result<Vec<(Store, CustomerRepository, Option<TempDir>)>, Box<dyn
         Ok((store, customers, dir))
     };
     stores.into_iter().map(opened).collect()
+}
+
+/// What a store needs until its test ends.
+#[cfg(feature = "postgres")]
+type Kept = (Option<TempDir>, Option<postgres::Schema>);
+#[cfg(not(feature = "postgres"))]
+type Kept = (Option<TempDir>, Option<()>);
+
+/// The [`stores`], and one on a server if there is one.
+fn all_stores() -> Result<Vec<(Store, CustomerRepository, Kept)>, Box<dyn std::error::Error>> {
+    let kept = |(store, customers, dir)| (store, customers, (dir, None));
+    #[cfg_attr(not(feature = "postgres"), expect(unused_mut, reason = "there is no server"))]
+    let mut all: Vec<_> = stores()?.into_iter().map(kept).collect();
+    #[cfg(feature = "postgres")]
+    if let Some(schema) = postgres::Schema::new() {
+        let store = schema.open()?;
+        let customers = CustomerRepository::open(&store)?;
+        all.push((store, customers, (None, Some(schema))));
+    }
+    Ok(all)
 }
 
 /// Wakes a thread, and thus stands for any executor.

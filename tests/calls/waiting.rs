@@ -7,13 +7,13 @@ use std::{
 
 use index_table::Error;
 
-use crate::{TestResult, block_on, customer, stores};
+use crate::{TestResult, all_stores, block_on, customer, stores};
 
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_commit_ends_the_wait_for_changes() -> TestResult {
-    for (store, customers, _dir) in stores()? {
+    for (store, customers, _dir) in all_stores()? {
         let changes = customers.changes(&store, "mailer")?;
         let begun = Instant::now();
         assert!(!block_on(changes.wait_async(Duration::from_millis(20)))?);
@@ -48,7 +48,7 @@ fn many_tasks_wait_without_a_thread_for_each() -> TestResult {
 
 #[test]
 fn an_applied_message_ends_the_wait_for_it() -> TestResult {
-    for (store, customers, _dir) in stores()? {
+    for (store, customers, _dir) in all_stores()? {
         let own = customers.clone();
         let token = block_on(store.transaction_async(move |txn| {
             own.insert(txn, &customer(1, 1))?;
