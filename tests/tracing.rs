@@ -4,6 +4,8 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use heed::{CommitOrAbort, EnvOpenOptions, types::Bytes};
@@ -320,5 +322,56 @@ fn a_damaged_copy_of_lists_is_a_warning_until_a_writer_opens_the_table() -> Test
         assert!(warning.contains("table=films"), "{warning}");
     }
     assert_eq!(warnings(true), [""; 0]);
+    Ok(())
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "reviews")]
+#[index(stars, consistency = "eventual")]
+struct Review {
+    #[primary_key]
+    id: u32,
+    stars: u8,
+}
+
+/// The events of a thread of the store reach the global subscriber, which this test sets.
+#[test]
+fn a_worker_that_fails_is_a_warning() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    {
+        let store = Store::open(dir.path())?;
+        let reviews = ReviewRepository::open(&store)?;
+        store.transaction(|txn| reviews.insert(txn, &Review { id: 1, stars: 5 }))?;
+    }
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: nothing else has the files of this test open.
+    let env = unsafe { EnvOpenOptions::new().max_dbs(40).map_size(1 << 30).open(dir.path())? };
+    let txn = env.write_txn()?;
+    env.create_databases_and_commit(txn, |opener, txn| {
+        let queue = opener.create_database::<Bytes, Bytes>(txn, Some(".queue.reviews"))?;
+        // The position of the first message to apply.
+        queue.put(txn, &[0; 8], b"\xff")?;
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    })?;
+    drop(env);
+
+    let seen = Spans::default();
+    subscriber::set_global_default(seen.clone())?;
+    let store = Store::open(dir.path())?;
+    let _reviews = ReviewRepository::open(&store)?;
+    let worker = store.start_index_worker()?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while worker.error().is_none() {
+        assert!(Instant::now() < deadline, "the worker has no error");
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(worker);
+    let is_own = |seen: &&Seen| seen.fields.values().any(|text| text.contains("the index worker"));
+    let found: Vec<_> = seen.with(|seen| seen.iter().filter(is_own).cloned().collect());
+    let [event] = &*found else { return Err(format!("{found:?}").into()) };
+    let message = event.fields.get("message").map(String::as_str).unwrap_or_default();
+    assert_eq!(event.level, Level::WARN);
+    assert!(message.contains("can't apply messages") && message.contains("reviews"), "{message}");
+    assert_eq!(store.index_worker_failures(), 1);
     Ok(())
 }

@@ -70,9 +70,10 @@ impl Graph {
         }
         let own = &self.units[unit];
         let name = own["pkg_id"].as_str().unwrap_or_default();
-        let of_macros = own["target"]["kind"] == "proc-macro";
+        let of_macros = own["target"]["kind"][0] == "proc-macro";
         let name = format!("{name}{}", if of_macros { " (a macro)" } else { "" });
-        let own = own["features"].as_array().into_iter().flatten().map(Value::to_string);
+        let own = own["features"].as_array().into_iter().flatten();
+        let own = own.filter_map(|feature| Some(feature.as_str()?.to_owned()));
         features.entry(name).or_default().extend(own);
         for unit in self.dependencies(unit) {
             self.collect(unit, seen, features);
