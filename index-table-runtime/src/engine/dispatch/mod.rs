@@ -166,13 +166,13 @@ impl Engine {
         tables: &Tables,
         primary_key: &[u8],
     ) -> Option<Later<Option<Vec<u8>>>> {
-        match (self, tables) {
-            #[cfg(feature = "postgres")]
-            (Self::Postgres(engine), Tables::Postgres(tables)) => {
-                Some(engine.get_later(tables, primary_key))
-            }
-            _ => None,
+        #[cfg(feature = "postgres")]
+        if let (Self::Postgres(engine), Tables::Postgres(tables)) = (self, tables) {
+            return Some(engine.get_later(tables, primary_key));
         }
+        #[cfg(not(feature = "postgres"))]
+        let _ = (self, tables, primary_key);
+        None
     }
 
     /// Returns a read transaction without a snapshot, in the place of a snapshot that has to end. It is not used to read.
