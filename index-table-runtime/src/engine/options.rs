@@ -228,7 +228,7 @@ impl Options {
     }
 
     /// Sets the number of threads that run the closures of asynchronous calls: for reading, and the same number again for writing on a
-    /// store with several data files or on a server. 0 is the default: twice the number of cores, and on a server half the number of
+    /// store with several data files or on a server. 0 is the default: twice the number of cores, and on a server the number of
     /// its `connections`. The threads start when they are needed, and end after ten seconds without a call. With the
     /// feature `async`.
     #[cfg(feature = "async")]

@@ -569,7 +569,7 @@ impl Options {
         let inner = Inner::new(engine.into(), index_queue);
         #[cfg(feature = "async")]
         inner.calls.set_threads(match self.async_threads {
-            0 => self.connections.div_ceil(2),
+            0 => self.connections,
             threads => threads,
         });
         Ok(Store { inner: Arc::new(inner) })

@@ -32,7 +32,7 @@ impl<R: Entity> KeyedTable<R> {
         R: Send,
     {
         let table = self.clone();
-        look_up(store, move |txn| table.get_by(txn, index, key))
+        look_up(store, 1, move |txn| table.get_by(txn, index, key))
     }
 
     /// Adds a row, in a transaction of its own.
@@ -93,7 +93,7 @@ impl<R: Entity> Table<R> {
     /// Returns the rows with these primary keys, in the given order, of one snapshot; `None` for a missing row. The keys have the form
     /// that [`keys`](crate::Scan::keys) yields. For any executor. With the feature `async`.
     ///
-    /// The look-ups run in the thread of the task, unless they may have to wait for a disk.
+    /// Up to eight look-ups run in the thread of the task, unless they may have to wait for a disk.
     ///
     /// Cost: one look-up for each; each row is decoded.
     ///
@@ -118,7 +118,7 @@ impl<R: Entity> Table<R> {
         R: Send,
     {
         let (table, keys) = (self.clone(), keys.into_iter().map(encoded::<R>).collect::<Vec<_>>());
-        look_up(store, move |txn| keys.iter().map(|key| table.get_encoded(txn, key)).collect())
+        look_up(store, keys.len(), move |txn| keys.iter().map(|key| table.get_encoded(txn, key)).collect())
     }
 
     /// Waits as [`wait_for`](Table::wait_for) does, without a thread that waits. For any executor. With the feature `async`.

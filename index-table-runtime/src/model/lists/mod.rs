@@ -24,6 +24,8 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "async")]
+use std::cell::Cell;
 use std::{
     any::TypeId,
     collections::BTreeMap,
@@ -98,6 +100,38 @@ pub(crate) struct Records {
 
 /// Appends the bytes of a value, and adds what it needs to the catalog.
 type Record<'r> = dyn FnMut(&mut Catalog, &mut Vec<u8>) -> Result<(), rows::Error> + 'r;
+
+/// Whether this thread may read the records of lists again.
+#[cfg(feature = "async")]
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Allowed,
+    InPlace,
+    /// A value was not read because of that.
+    Missed,
+}
+
+#[cfg(feature = "async")]
+thread_local! {
+    static READS: Cell<Reading> = const { Cell::new(Reading::Allowed) };
+}
+
+/// Calls `read`, which decodes values. Returns `None` if the records of lists have to be read again before, which can block.
+#[cfg(feature = "async")]
+pub(crate) fn read_in_place<T>(read: impl FnOnce() -> T) -> Option<T> {
+    struct Restored;
+
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            READS.set(Reading::Allowed);
+        }
+    }
+
+    let _restored = Restored;
+    READS.set(Reading::InPlace);
+    let value = read();
+    (READS.get() == Reading::InPlace).then_some(value)
+}
 
 /// The lists of a table.
 pub(crate) struct Lists {
@@ -427,6 +461,11 @@ impl Lists {
         &'t self,
         read: &mut impl FnMut(&'t Catalog) -> Result<T, rows::Error>,
     ) -> Result<T, DecodeError> {
+        #[cfg(feature = "async")]
+        if READS.get() == Reading::InPlace {
+            READS.set(Reading::Missed);
+            return Err(DecodeError::Short);
+        }
         // If the records can't be read, claims could give the row another meaning.
         if self.refresh().map_err(|error| DecodeError::Store(StoreFailure::new(error)))? {
             match read(self.recorded_catalog()) {

@@ -13,7 +13,10 @@ use std::{
 };
 
 use crate::{
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
     store::{QueueFull, Store},
 };
 
@@ -32,14 +35,20 @@ pub struct Call<T, E = Error> {
     orders: Arc<Orders>,
     aborts: bool,
     store: Store,
-    kind: Kind,
+    target: Target,
 }
 
-/// What a call does.
+/// The queue in which a call waits for a thread.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
-    Read,
-    Write,
+pub(super) enum Target {
+    Reads,
+    /// That of reads, or none if the look-up can run in place.
+    LookUps,
+    Writes,
+    /// That of the group writer of a shard, or of all.
+    Group(Option<ShardNumber>),
+    /// None: the call waits for a server, or for a signal.
+    Nowhere,
 }
 
 type Running<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
@@ -55,7 +64,7 @@ impl<T, E> Call<T, E> {
     /// Creates a call, whose future gets the state that it shares with its closure.
     pub(super) fn new<F>(
         store: &Store,
-        kind: Kind,
+        target: Target,
         make: impl FnOnce(Store, Arc<Orders>) -> F,
     ) -> Self
     where
@@ -63,15 +72,15 @@ impl<T, E> Call<T, E> {
     {
         let orders = Arc::new(Orders(AtomicU8::new(WAITING)));
         let state = State::Running(Box::pin(make(store.clone(), Arc::clone(&orders))));
-        Self { state, orders, aborts: false, store: store.clone(), kind }
+        Self { state, orders, aborts: false, store: store.clone(), target }
     }
 
-    /// Submits the call now, and not when it is first polled, unless 1,024 calls that read, or that write, wait for a thread. A service
-    /// should then refuse the request.
+    /// Submits the call now, and not when it is first polled, unless 1,024 calls wait for the same threads. A service should then refuse
+    /// the request. A look-up of one row on a server has no such limit.
     ///
     /// # Errors
     ///
-    /// [`QueueFull`] with the call, which has done nothing.
+    /// [`QueueFull`] with the call, which has done nothing unless it was polled before.
     ///
     /// # Examples
     ///
@@ -91,7 +100,7 @@ impl<T, E> Call<T, E> {
     /// }
     /// ```
     pub fn try_submit(mut self) -> Result<Self, QueueFull<Self>> {
-        if self.store.inner.calls.are_full(self.kind) {
+        if self.store.inner.calls.is_full(&self.store, self.target) {
             return Err(QueueFull(self));
         }
         if let State::Running(future) = &mut self.state
@@ -103,9 +112,9 @@ impl<T, E> Call<T, E> {
         Ok(self)
     }
 
-    /// Rolls back the transaction if the future is dropped while the closure runs: the next operation of the closure fails, and so does
-    /// the transaction, whatever the closure returns. A transaction whose commit has begun is committed or not. For a look-up, there
-    /// is nothing to roll back.
+    /// Rolls back the transaction if the future is dropped while the closure runs: the next query or write that the closure begins fails,
+    /// and so does the transaction, whatever the closure returns. After the closure has ended, the transaction is committed or not. For
+    /// a look-up, there is nothing to roll back. A write of a single row on a server is one operation.
     ///
     /// # Examples
     ///

@@ -1,6 +1,6 @@
 //! The group writers of a store's own, for the asynchronous writes of its tasks.
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Calls,
@@ -21,15 +21,14 @@ use crate::{
 pub(super) struct Groups(Mutex<BTreeMap<Option<ShardNumber>, Arc<Queue>>, rank::GroupWriters>);
 
 impl Groups {
-    /// Returns the greatest number of closures that wait in a queue.
-    pub(super) fn waiting(&self) -> usize {
-        self.0.lock().values().map(|queue| queue.len()).max().unwrap_or_default()
+    /// Returns the number of closures that wait for the thread of a shard.
+    pub(super) fn waiting(&self, shard: Option<ShardNumber>) -> usize {
+        self.0.lock().get(&shard).map_or(0, |queue| queue.len())
     }
 
     /// Ends the threads, after the submitted closures.
-    pub(super) fn end(&self) {
-        let queues = mem::take(&mut *self.0.lock());
-        queues.values().for_each(|queue| queue.close());
+    pub(super) fn end(&mut self) {
+        self.0.get_mut().values().for_each(|queue| queue.close());
     }
 
     /// Returns the writer of a shard, with its thread.

@@ -17,6 +17,7 @@
 //! | read transactions, in-place reads excepted | the [`Pool`] `reads`, [`Options::async_threads`] threads |
 //! | write transactions of a store with one data file, and in memory; writes of single rows | the thread of a group writer, one for each shard |
 //! | write transactions of a store with several data files, and on a server | the [`Pool`] `writes`, [`Options::async_threads`] threads |
+//! | the checks of tasks that wait for a commit or for applied messages | the [`Pool`] `checks`, [`CHECKS`] threads |
 //!
 //! A pool's thread ends after [`pool::IDLE`] without a closure. A queue has no limit of its own for calls that wait, because each is
 //! a future that the program holds. The limit of [`Call::try_submit`] is [`QUEUE`].
@@ -45,7 +46,7 @@ use std::{
 };
 
 pub use self::call::Call;
-use self::{call::Kind, group::Groups, in_place::Warmth, pool::Pool, timer::Timers};
+use self::{call::Target, group::Groups, in_place::Warmth, pool::Pool, timer::Timers};
 pub(crate) use self::{
     call::refuse_aborted,
     row::{change_row, look_up, look_up_row, write_row},
@@ -53,12 +54,16 @@ pub(crate) use self::{
 };
 use super::{ReadTxn, Store, WriteTxn};
 use crate::{
-    locks::Mutex,
+    locks::{Mutex, Origin},
     model::error::{Error, Result},
+    write::watch,
 };
 
 /// The number of closures that wait for a thread, from which on [`Call::try_submit`] refuses further ones.
 const QUEUE: usize = 1024;
+
+/// The number of threads for the checks of tasks that wait.
+const CHECKS: usize = 2;
 
 /// The state of the asynchronous calls of a store.
 #[derive(Default)]
@@ -67,6 +72,8 @@ pub(crate) struct Calls {
     threads: AtomicU32,
     reads: Pool,
     writes: Pool,
+    /// The checks of tasks that wait.
+    checks: Pool,
     groups: Groups,
     timers: Timers,
     warmth: Warmth,
@@ -74,12 +81,20 @@ pub(crate) struct Calls {
 }
 
 /// The calls that are submitted and have not ended.
-#[derive(Default)]
 struct Accepting {
+    /// In a forked process, a thread that does not exist may hold the lock.
+    origin: Origin,
     count: AtomicUsize,
     is_closed: AtomicBool,
     /// The tasks that wait for the end of all calls.
     waiting: Mutex<Vec<Waker>>,
+}
+
+impl Default for Accepting {
+    fn default() -> Self {
+        let (count, is_closed, waiting) = (0.into(), false.into(), Mutex::default());
+        Self { origin: Origin::here(), count, is_closed, waiting }
+    }
 }
 
 /// A submitted call, until its closure has ended.
@@ -89,9 +104,10 @@ impl Drop for Accepted {
     fn drop(&mut self) {
         if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1
             && self.0.is_closed.load(Ordering::SeqCst)
+            && !self.0.origin.is_inherited()
         {
             let waiting = mem::take(&mut *self.0.waiting.lock());
-            waiting.into_iter().for_each(Waker::wake);
+            watch::wake(waiting);
         }
     }
 }
@@ -103,19 +119,36 @@ impl Calls {
     }
 
     /// Ends the threads. No call is left, since each has the store open.
-    pub(super) fn end(&self) {
+    pub(super) fn end(&mut self) {
         self.groups.end();
         self.reads.end();
         self.writes.end();
+        self.checks.end();
     }
 
-    /// Whether so many closures wait for a thread that further ones can be refused.
-    fn are_full(&self, kind: Kind) -> bool {
-        let waiting = match kind {
-            Kind::Read => self.reads.waiting(),
-            Kind::Write => self.writes.waiting().max(self.groups.waiting()),
+    /// Whether so many closures wait for the same threads that a further one can be refused.
+    fn is_full(&self, store: &Store, target: Target) -> bool {
+        // In a forked process, a thread that does not exist may hold a lock. The call has the error.
+        if store.inner.engines.refuse_forked().is_err() {
+            return false;
+        }
+        let waiting = match target {
+            Target::LookUps if self.reads_in_place(store) => 0,
+            Target::LookUps | Target::Reads => self.reads.waiting(),
+            Target::Writes => self.writes.waiting(),
+            Target::Group(shard) => self.groups.waiting(shard),
+            Target::Nowhere => 0,
         };
         waiting >= QUEUE
+    }
+
+    /// Returns the queue of transactions that write any rows.
+    fn target_of_transactions(store: &Store) -> Target {
+        let engines = &store.inner.engines;
+        if engines.several().is_some() || engines.has_other_writers() {
+            return Target::Writes;
+        }
+        Target::Group(None)
     }
 
     /// Accepts a call.
@@ -196,7 +229,7 @@ impl Store {
         E: From<Error> + Send + 'static,
         F: FnOnce(&ReadTxn<'_>) -> Result<T, E> + Send + 'static,
     {
-        Call::new(self, Kind::Read, move |store, orders| async move {
+        Call::new(self, Target::Reads, move |store, orders| async move {
             let own = store.clone();
             let run = store.inner.calls.read(&store, orders, move || {
                 let txn = own.read()?;
@@ -271,9 +304,10 @@ impl Store {
         E: From<Error> + Send + 'static,
         F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
     {
-        Call::new(self, Kind::Write, move |store, orders| async move {
+        Call::new(self, Calls::target_of_transactions(self), move |store, orders| async move {
             let calls = &store.inner.calls;
-            if store.inner.engines.several().is_none() && !store.inner.engines.has_other_writers() {
+            // The store may have grown since.
+            if let Target::Group(_) = Calls::target_of_transactions(&store) {
                 return calls.group(&store, None, orders, body)?.await;
             }
             let (own, mut body) = (store.clone(), body);
@@ -292,7 +326,8 @@ impl Store {
     /// Refuses later asynchronous calls of all handles of the store, and waits until the accepted ones have ended: their writes are
     /// committed, or have failed. Other functions of the store can still be used. With the feature `async`.
     ///
-    /// A second call waits too. A dropped future waits no longer, and calls stay refused.
+    /// A second call waits too. A dropped future waits no longer, and calls stay refused. A task that waits for a commit or for applied
+    /// messages gets [`Error::CallsClosed`] within 100 ms. Look-ups on a server are not waited for.
     ///
     /// # Errors
     ///
@@ -314,9 +349,10 @@ impl Store {
             if accepting.count.load(Ordering::SeqCst) == 0 {
                 return Poll::Ready(());
             }
+            let waker = context.waker().clone();
             let mut waiting = accepting.waiting.lock();
-            if !waiting.iter().any(|own| own.will_wake(context.waker())) {
-                waiting.push(context.waker().clone());
+            if !waiting.iter().any(|own| own.will_wake(&waker)) {
+                waiting.push(waker);
             }
             drop(waiting);
             // The last call may have ended before the waker was there.

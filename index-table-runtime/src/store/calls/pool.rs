@@ -54,26 +54,29 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::Thread`] if there is no thread and none can be started.
-    pub(super) fn push(&self, most: usize, job: Job) -> Result<Place> {
+    /// [`Error::Thread`] if there is no thread and none can be started, with the job.
+    pub(super) fn push(&self, most: usize, job: Job) -> Result<Place, (Error, Job)> {
         let shared = self.0.get_or_init(|| {
             let (state, work, origin) = (Mutex::default(), Condvar::new(), Origin::here());
             Arc::new(Shared { state, work, origin })
         });
         let mut state = shared.state.lock();
+        if state.queue.len() >= state.idle && state.threads < most.max(1) {
+            let own = Arc::clone(shared);
+            // With the lock, so that the number of threads is right when another thread looks.
+            match thread::Builder::new().name(NAME.to_owned()).spawn(move || own.work()) {
+                Ok(_) => state.threads += 1,
+                // Another thread takes the job.
+                Err(_) if state.threads > 0 => {}
+                Err(source) => return Err((Error::Thread { name: NAME, source }, job)),
+            }
+        }
         let number = state.next;
         state.next += 1;
         state.queue.insert(number, job);
-        let place = Place { shared: Arc::clone(shared), number };
-        if state.queue.len() > state.idle && state.threads < most.max(1) {
-            state.threads += 1;
-            drop(state);
-            place.start()?;
-        } else {
-            drop(state);
-        }
+        drop(state);
         shared.work.notify_one();
-        Ok(place)
+        Ok(Place { shared: Arc::clone(shared), number })
     }
 
     /// Ends the threads when there are no more jobs.
@@ -87,24 +90,6 @@ impl Pool {
     /// Returns the number of jobs that no thread has taken.
     pub(super) fn waiting(&self) -> usize {
         self.0.get().map_or(0, |shared| shared.state.lock().queue.len())
-    }
-}
-
-impl Place {
-    /// Starts the thread that was counted.
-    fn start(&self) -> Result<()> {
-        let shared = Arc::clone(&self.shared);
-        let Err(source) = thread::Builder::new().name(NAME.to_owned()).spawn(move || shared.work())
-        else {
-            return Ok(());
-        };
-        let mut state = self.shared.state.lock();
-        state.threads -= 1;
-        if state.threads > 0 {
-            // Another thread takes the job.
-            return Ok(());
-        }
-        Err(Error::Thread { name: NAME, source })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     Call, Calls,
-    call::{Kind, Orders},
+    call::{Orders, Target},
     run::run_once,
 };
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
         entity::Entity,
         error::{Error, Result},
         key::KeyBuf,
+        lists,
         maintain::Image,
         row,
     },
@@ -20,14 +21,18 @@ use crate::{
     write::rows,
 };
 
-/// Runs a look-up of rows: in place, or in the pool.
+/// The maximum number of look-ups of one call that run in place.
+const MOST_IN_PLACE: usize = 8;
+
+/// Runs this number of look-ups of rows: in place, or in the pool.
 pub(crate) fn look_up<T: Send + 'static>(
     store: &Store,
+    rows: usize,
     read: impl FnOnce(&ReadTxn<'_>) -> Result<T> + Send + 'static,
 ) -> Call<T> {
-    Call::new(store, Kind::Read, move |store, orders| async move {
+    Call::new(store, Target::LookUps, move |store, orders| async move {
         let calls = &store.inner.calls;
-        if calls.reads_in_place(&store) {
+        if rows <= MOST_IN_PLACE && calls.reads_in_place(&store) {
             return calls.read_in_place(&store, &orders, read);
         }
         let own = store.clone();
@@ -45,7 +50,7 @@ pub(crate) fn look_up_row<T: Send + 'static>(
     store: &Store,
     table: &Arc<OpenTable>,
     key: KeyBuf,
-    decode: impl FnOnce(&[u8], &[u8]) -> Result<Option<T>> + Send + 'static,
+    decode: impl Fn(&[u8], &[u8]) -> Result<Option<T>> + Send + 'static,
 ) -> Call<Option<T>> {
     let table = Arc::clone(table);
     let later = match (store.inner.engines.one(), table.tables.one()) {
@@ -55,23 +60,26 @@ pub(crate) fn look_up_row<T: Send + 'static>(
         _ => None,
     };
     let Some(later) = later else {
-        return look_up(store, move |txn| match txn.fact(&table, key.as_bytes())? {
+        return look_up(store, 1, move |txn| match txn.fact(&table, key.as_bytes())? {
             Some(bytes) => decode(bytes, key.as_bytes()),
             None => Ok(None),
         });
     };
-    Call::new(store, Kind::Read, move |store, orders| async move {
-        let _accepted = store.inner.calls.accept(&store)?;
+    Call::new(store, Target::Nowhere, move |store, orders| async move {
+        // It is not counted, because it writes nothing, and its future may never be polled again.
+        drop(store.inner.calls.accept(&store)?);
         let bytes = later.await?;
         store.inner.requests.read();
         let session = Session::default();
         let ledger = Ledger::new(&session, &table.shared.usage, &table.rows.lists);
         ledger.get(bytes.as_ref().map_or(0, Vec::len));
-        match bytes {
-            // A row with a list that this process does not know yet waits for it here, once.
-            Some(bytes) => run_once(&orders, || decode(&bytes, key.as_bytes()))?,
-            None => Ok(None),
+        let Some(bytes) = bytes else { return Ok(None) };
+        let row = lists::read_in_place(|| run_once(&orders, || decode(&bytes, key.as_bytes())));
+        if let Some(row) = row {
+            return row?;
         }
+        // The row has a list that this process does not know yet.
+        store.inner.calls.read(&store, orders, move || decode(&bytes, key.as_bytes()))?.await
     })
 }
 
@@ -81,7 +89,12 @@ pub(crate) fn write_row<T: Send + 'static>(
     key: Result<Option<RowKey>>,
     mut write: impl FnMut(&mut WriteTxn<'_>) -> Result<T> + Send + 'static,
 ) -> Call<T> {
-    Call::new(store, Kind::Write, move |store, orders| async move {
+    let target = match &key {
+        _ if store.inner.engines.has_other_writers() => Target::Writes,
+        Ok(Some(key)) if store.inner.engines.several().is_some() => Target::Group(key.shard().ok()),
+        _ => Target::Group(None),
+    };
+    Call::new(store, target, move |store, orders| async move {
         let calls = &store.inner.calls;
         if !store.inner.engines.has_other_writers() {
             return calls.group(&store, key?, orders, write)?.await;
@@ -105,15 +118,12 @@ pub(crate) fn change_row<T: Send + 'static>(
 }
 
 impl Calls {
-    /// Whether a look-up can run in the thread of the task.
-    fn reads_in_place(&self, store: &Store) -> bool {
+    /// Whether a look-up can run in the thread of the task. On several data files, a snapshot can wait for commits. While a map is replaced,
+    /// each transaction waits.
+    pub(super) fn reads_in_place(&self, store: &Store) -> bool {
         let engines = &store.inner.engines;
-        if engines.has_other_writers() {
-            return false;
-        }
-        let mut files = engines.each_lmdb().peekable();
-        // In memory, there is no disk. While a map is replaced, a transaction would wait.
-        files.peek().is_none() || (self.warmth.is_warm() && !files.any(|file| file.is_replacing()))
+        let Some(file) = engines.each_lmdb().next() else { return !engines.has_other_writers() };
+        engines.several().is_none() && self.warmth.is_warm() && !file.is_replacing()
     }
 
     fn read_in_place<T>(

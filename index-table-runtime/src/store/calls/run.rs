@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Calls,
+    CHECKS, Calls,
     call::{Orders, run_for},
     pool::{Place, Pool},
 };
@@ -57,7 +57,7 @@ impl Calls {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        self.run_in(&self.reads, store, orders, run)
+        self.run_in((&self.reads, self.threads()), store, orders, run)
     }
 
     /// Submits a closure that writes.
@@ -71,12 +71,22 @@ impl Calls {
         T: Send + 'static,
         E: From<Error> + Send + 'static,
     {
-        self.run_in(&self.writes, store, orders, run)
+        self.run_in((&self.writes, self.threads()), store, orders, run)
+    }
+
+    /// Submits the check of a task that waits.
+    pub(super) fn check(
+        &self,
+        store: &Store,
+        orders: Arc<Orders>,
+        run: impl FnOnce() -> Result<bool> + Send + 'static,
+    ) -> Result<Run<bool, Error>> {
+        self.run_in((&self.checks, CHECKS), store, orders, run)
     }
 
     fn run_in<T, E>(
         &self,
-        pool: &Pool,
+        (pool, threads): (&Pool, usize),
         store: &Store,
         orders: Arc<Orders>,
         run: impl FnOnce() -> Result<T, E> + Send + 'static,
@@ -92,7 +102,11 @@ impl Calls {
             drop(accepted);
             replier.reply(outcome);
         };
-        let place = pool.push(self.threads(), Box::new(job))?;
+        let pushed = pool.push(threads, Box::new(job));
+        let place = pushed.map_err(|(error, job)| {
+            contained(|| drop(job));
+            error
+        })?;
         Ok(Run { submitted, _place: place })
     }
 }

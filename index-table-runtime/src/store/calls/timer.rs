@@ -13,6 +13,7 @@ use crate::{
     background::{Job, Lane, Work},
     locks::{Mutex, Origin},
     model::error::{Error, Result},
+    write::watch,
 };
 
 /// The waiting tasks of a store, and the job that wakes them.
@@ -44,7 +45,7 @@ impl Timers {
         Ok(self.job.get_or_init(|| job))
     }
 
-    /// Returns a future that is ready at this time, or when `is_done` returns true for a waker that it keeps.
+    /// Returns a future that is ready at this time.
     pub(super) fn sleep(&self, until: Instant) -> Result<Sleep<'_>> {
         let job = self.job()?;
         Ok(Sleep { waiting: &self.waiting, job, until, number: None, origin: Origin::here() })
@@ -59,7 +60,7 @@ impl Work for Waiting {
             let due = std::mem::replace(&mut state.tasks, later);
             (due, state.tasks.first_key_value().map(|((at, _), _)| *at))
         };
-        due.into_values().for_each(Waker::wake);
+        watch::wake(due.into_values().collect());
         next.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
@@ -83,6 +84,7 @@ impl Future for Sleep<'_> {
         if this.origin.is_inherited() || Instant::now() >= this.until {
             return Poll::Ready(());
         }
+        let waker = context.waker().clone();
         let (is_first, before) = {
             let mut state = this.waiting.0.lock();
             let number = *this.number.get_or_insert_with(|| {
@@ -90,7 +92,7 @@ impl Future for Sleep<'_> {
                 state.next
             });
             let key = (this.until, number);
-            let before = state.tasks.insert(key, context.waker().clone());
+            let before = state.tasks.insert(key, waker);
             (state.tasks.first_key_value().is_some_and(|(first, _)| *first == key), before)
         };
         let is_new = before.is_none();

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Call, call::Kind};
+use super::{Call, Calls, call::Target};
 use crate::{
     model::error::Result,
     store::{Inner, Store},
@@ -18,8 +18,11 @@ use crate::{
 /// The interval for checking whether another process or client has committed. A check is a read transaction in the pool.
 const POLL: Duration = Duration::from_millis(100);
 
+/// The time after the timeout for which the last check may take.
+const LATE: Duration = Duration::from_secs(1);
+
 /// Waits until `done` returns true, which depends on committed rows or applied messages. Returns false after the timeout. `done` runs in
-/// the pool, at once, after each signal and after each interval. With `hurries`, workers apply messages without waiting for more of them.
+/// a pool, at once, after each signal and after each interval. With `hurries`, workers apply messages without waiting for more of them.
 pub(crate) fn wait_for_signals(
     store: &Store,
     signals: fn(&Inner) -> &Signals,
@@ -28,15 +31,22 @@ pub(crate) fn wait_for_signals(
     done: impl Fn() -> Result<bool> + Send + Sync + 'static,
 ) -> Call<bool> {
     let done = Arc::new(done);
-    Call::new(store, Kind::Read, move |store, orders| async move {
+    Call::new(store, Target::Nowhere, move |store, orders| async move {
         let begun = Instant::now();
+        let end = begun.checked_add(timeout);
         let (calls, signals) = (&store.inner.calls, signals(&store.inner));
         let waiter = signals.waiter();
         loop {
             let events = signals.events();
             let check = Arc::clone(&done);
-            if calls.read(&store, Arc::clone(&orders), move || check())?.await? {
-                return Ok(true);
+            let check = calls.check(&store, Arc::clone(&orders), move || check())?;
+            match before(calls, end.and_then(|end| end.checked_add(LATE)), check).await? {
+                None => return Ok(false),
+                Some(is_done) => {
+                    if is_done? {
+                        return Ok(true);
+                    }
+                }
             }
             let left = timeout.saturating_sub(begun.elapsed());
             if left.is_zero() {
@@ -45,14 +55,28 @@ pub(crate) fn wait_for_signals(
             if hurries {
                 signals.hurry();
             }
-            let mut sleep = pin!(calls.timers.sleep(Instant::now() + left.min(POLL))?);
-            poll_fn(|context| {
+            let signal = poll_fn(|context| {
                 if waiter.is_signalled(events, context.waker()) {
                     return Poll::Ready(());
                 }
-                sleep.as_mut().poll(context)
-            })
-            .await;
+                Poll::Pending
+            });
+            before(calls, Instant::now().checked_add(left.min(POLL)), signal).await?;
         }
     })
+}
+
+/// Returns the result of a future; `None` if it is not ready at this time.
+async fn before<T>(
+    calls: &Calls,
+    end: Option<Instant>,
+    future: impl Future<Output = T>,
+) -> Result<Option<T>> {
+    let Some(end) = end else { return Ok(Some(future.await)) };
+    let (mut future, mut sleep) = (pin!(future), pin!(calls.timers.sleep(end)?));
+    let polled = poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
+    });
+    Ok(polled.await)
 }

@@ -132,7 +132,7 @@ impl Queue {
         let entry = at.and_then(|at| state.entries.remove(at));
         // User code must not run under the lock.
         drop(state);
-        if cancels {
+        if cancels && entry.is_some() {
             self.room.notify_all();
         }
         drop(entry);

@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "async")]
+use crate::locks::Origin;
 use crate::locks::{Condvar, Mutex, MutexGuard};
 
 /// Signals about the queues of a store in this process.
@@ -43,7 +45,7 @@ impl Signals {
         drop(state);
         self.changed.notify_all();
         #[cfg(feature = "async")]
-        tasks.into_values().for_each(Waker::wake);
+        crate::write::watch::wake(tasks.into_values().collect());
     }
 
     /// [`notify`](Signals::notify), if a thread waits. For commits, most of which nobody waits for.
@@ -111,6 +113,8 @@ impl Signals {
 pub(crate) struct Waiter<'s> {
     signals: &'s Signals,
     number: u64,
+    /// In a forked process, a thread that does not exist may hold a lock.
+    origin: Origin,
 }
 
 #[cfg(feature = "async")]
@@ -119,7 +123,7 @@ impl Signals {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut state = self.state();
         state.next_task += 1;
-        Waiter { signals: self, number: state.next_task }
+        Waiter { signals: self, number: state.next_task, origin: Origin::here() }
     }
 }
 
@@ -127,11 +131,15 @@ impl Signals {
 impl Waiter<'_> {
     /// Whether there was a signal after `since`. Otherwise, the next one wakes the task.
     pub(crate) fn is_signalled(&self, since: u64, waker: &Waker) -> bool {
+        if self.origin.is_inherited() {
+            return true;
+        }
+        let waker = waker.clone();
         let mut state = self.signals.state();
         if state.events != since {
             return true;
         }
-        let before = state.tasks.insert(self.number, waker.clone());
+        let before = state.tasks.insert(self.number, waker);
         drop(state);
         drop(before);
         false
@@ -141,6 +149,9 @@ impl Waiter<'_> {
 #[cfg(feature = "async")]
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
+        if self.origin.is_inherited() {
+            return;
+        }
         self.signals.waiting.fetch_sub(1, Ordering::SeqCst);
         let waker = self.signals.state().tasks.remove(&self.number);
         drop(waker);
