@@ -4,7 +4,7 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use index_table::{Error, Store};
 
-use crate::{TestResult, block_on, customer, poll_once, stores};
+use crate::{TestResult, all_stores, block_on, customer, poll_once, stores};
 
 #[test]
 fn closing_waits_for_accepted_writes_and_refuses_later_ones() -> TestResult {
@@ -33,6 +33,19 @@ fn closing_waits_for_accepted_writes_and_refuses_later_ones() -> TestResult {
         // Everything else goes on.
         store.transaction(|txn| customers.insert(txn, &customer(1, 100)))?;
         block_on(store.close_async())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn closing_does_not_wait_for_look_ups_that_nobody_polls() -> TestResult {
+    for (store, customers, _dir) in all_stores()? {
+        block_on(customers.insert_async(&store, &customer(1, 1)))?;
+        let get = customers.get_async(&store, 1, 1).try_submit().map_err(|_| "refused")?;
+        let read = store.read_async(|_| Ok(7)).try_submit().map_err(|_| "refused")?;
+        block_on(store.close_async())?;
+        assert_eq!(block_on(get)?, Some(customer(1, 1)));
+        assert_eq!(block_on(read)?, 7);
     }
     Ok(())
 }

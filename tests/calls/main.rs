@@ -1,8 +1,13 @@
 //! Asynchronous calls, on any executor.
 
+#[cfg(unix)]
+#[path = "../support/fork.rs"]
+mod child;
 mod declared;
 mod dropped;
 mod ended;
+#[cfg(unix)]
+mod forks;
 mod forms;
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]

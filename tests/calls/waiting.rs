@@ -1,6 +1,10 @@
 //! Tasks that wait for commits and applied messages.
 
 use std::{
+    future::Future as _,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Wake, Waker},
     thread,
     time::{Duration, Instant},
 };
@@ -23,6 +27,45 @@ fn a_commit_ends_the_wait_for_changes() -> TestResult {
         block_on(customers.insert_async(&store, &customer(1, 1)))?;
         assert!(waits.join().expect("no panic")?);
         assert!(begun.elapsed() < LONG);
+    }
+    Ok(())
+}
+
+/// A waker of a runtime that has ended.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("no runtime");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_affects_no_commit_and_no_other_task() -> TestResult {
+    for (store, customers, _dir) in stores()? {
+        let mut changes = customers.changes(&store, "mailer")?;
+        let mut waits: Vec<_> =
+            (0..3).map(|_| changes.wait_async(Duration::from_millis(50))).collect();
+        let waker = Waker::from(Arc::new(Panics));
+        for _ in 0..100 {
+            for wait in &mut waits {
+                let _ = pin!(wait).poll(&mut Context::from_waker(&waker));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(waits);
+        let mut waits = changes.wait_async(LONG);
+        for _ in 0..20 {
+            let _ = pin!(&mut waits).poll(&mut Context::from_waker(&waker));
+            thread::sleep(Duration::from_millis(1));
+        }
+        block_on(customers.insert_async(&store, &customer(1, 1)))?;
+        block_on(customers.insert_async(&store, &customer(1, 2)))?;
+        drop(waits);
+        // The job of the timers goes on.
+        assert!(block_on(changes.wait_async(LONG))?);
+        changes.next_batch(10)?.commit(&store)?;
+        assert!(!block_on(changes.wait_async(Duration::from_millis(20)))?);
     }
     Ok(())
 }

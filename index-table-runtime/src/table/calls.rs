@@ -118,7 +118,9 @@ impl<R: Entity> Table<R> {
         R: Send,
     {
         let (table, keys) = (self.clone(), keys.into_iter().map(encoded::<R>).collect::<Vec<_>>());
-        look_up(store, keys.len(), move |txn| keys.iter().map(|key| table.get_encoded(txn, key)).collect())
+        look_up(store, keys.len(), move |txn| {
+            keys.iter().map(|key| table.get_encoded(txn, key)).collect()
+        })
     }
 
     /// Waits as [`wait_for`](Table::wait_for) does, without a thread that waits. For any executor. With the feature `async`.
