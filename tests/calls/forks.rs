@@ -21,18 +21,16 @@ fn a_forked_process_gets_an_error_and_drops_futures() -> TestResult {
         ensure(poll_once(&mut waits).is_pending(), "a wait")?;
         let mut read = store.read_async(|_| Ok(()));
         let _ = poll_once(&mut read);
-        fork(
-            || {
-                let insert = customers.insert_async(&store, &customer(1, 2)).try_submit();
-                is_forked(block_on(insert.map_err(|_| "refused")?))?;
-                is_forked(block_on(customers.get_async(&store, 1, 1)))?;
-                is_forked(block_on(store.read_async(|_| Ok(()))))?;
-                is_forked(block_on(store.close_async()))?;
-                drop((waits, read));
-                Ok(())
-            },
-            || Ok(()),
-        )?;
+        let child = |futures| {
+            let insert = customers.insert_async(&store, &customer(1, 2)).try_submit();
+            is_forked(block_on(insert.map_err(|_| "refused")?))?;
+            is_forked(block_on(customers.get_async(&store, 1, 1)))?;
+            is_forked(block_on(store.read_async(|_| Ok(()))))?;
+            is_forked(block_on(store.close_async()))?;
+            drop(futures);
+            Ok(())
+        };
+        fork((waits, read), child, |_| Ok(()))?;
         block_on(customers.insert_async(&store, &customer(1, 3)))?;
         assert!(!matches!(block_on(store.close_async()), Err(Error::Forked { .. })));
     }
