@@ -13,6 +13,8 @@ mod group;
 mod inner;
 mod lists;
 mod open_table;
+#[cfg(feature = "async")]
+mod orders;
 mod outcome;
 mod readers;
 mod relied;
@@ -29,9 +31,7 @@ pub use archive::{ArchiveLag, RestoreArchive};
 #[cfg(feature = "async")]
 pub use calls::Call;
 #[cfg(feature = "async")]
-pub(crate) use calls::{
-    change_row, look_up, look_up_row, refuse_aborted, wait_for_signals, write_row,
-};
+pub(crate) use calls::{change_row, look_up, look_up_row, wait_for_signals, write_row};
 pub(crate) use client::Client;
 pub use copy::Backup;
 pub(crate) use engines::{Engines, Member, Shards};

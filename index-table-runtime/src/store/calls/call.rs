@@ -1,14 +1,10 @@
-//! The future of an asynchronous call, and the state that it shares with the closure.
+//! The future of an asynchronous call.
 
 use std::{
-    cell::{Cell, RefCell},
     fmt,
     future::Future,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering::SeqCst},
-    },
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
@@ -17,7 +13,7 @@ use crate::{
         error::{Error, Result},
         shard::ShardNumber,
     },
-    store::{QueueFull, Store},
+    store::{QueueFull, Store, orders::Orders},
 };
 
 /// The future of an asynchronous call: one transaction. From [`Store::read_async`](crate::Store::read_async),
@@ -70,7 +66,7 @@ impl<T, E> Call<T, E> {
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        let orders = Arc::new(Orders(AtomicU8::new(WAITING)));
+        let orders = Arc::new(Orders::new());
         let state = State::Running(Box::pin(make(store.clone(), Arc::clone(&orders))));
         Self { state, orders, aborts: false, store: store.clone(), target }
     }
@@ -176,71 +172,4 @@ impl<T, E> fmt::Debug for Call<T, E> {
         let has_ended = !matches!(self.state, State::Running(_));
         f.debug_struct("Call").field("has_ended", &has_ended).finish_non_exhaustive()
     }
-}
-
-/// The closure has not begun.
-const WAITING: u8 = 0;
-/// The closure has begun.
-const BEGUN: u8 = 1;
-/// The future was dropped before the closure has begun.
-const LEFT: u8 = 2;
-/// The future was dropped while the closure ran, and its transaction is rolled back.
-const ABORTED: u8 = 3;
-
-/// The state that a future and its closure share.
-#[derive(Debug)]
-pub(in crate::store) struct Orders(AtomicU8);
-
-impl Orders {
-    /// Begins the closure, also when it runs again. Returns false if it must not run.
-    pub(in crate::store) fn begin(&self) -> bool {
-        matches!(self.0.compare_exchange(WAITING, BEGUN, SeqCst, SeqCst), Ok(_) | Err(BEGUN))
-    }
-
-    /// Records that the future was dropped.
-    fn leave(&self, aborts: bool) {
-        let left = self.0.compare_exchange(WAITING, LEFT, SeqCst, SeqCst);
-        if left == Err(BEGUN) && aborts {
-            self.0.store(ABORTED, SeqCst);
-        }
-    }
-
-    /// Fails if the transaction is rolled back.
-    pub(in crate::store) fn check(&self) -> Result<()> {
-        if self.0.load(SeqCst) == ABORTED { Err(Error::CallDropped) } else { Ok(()) }
-    }
-}
-
-thread_local! {
-    /// Whether this thread runs the closure of a call.
-    static RUNS: Cell<bool> = const { Cell::new(false) };
-    /// The state of this call.
-    static CURRENT: RefCell<Option<Arc<Orders>>> = const { RefCell::new(None) };
-}
-
-/// Runs the closure of a call in this thread.
-pub(in crate::store) fn run_for<T>(orders: &Arc<Orders>, run: impl FnOnce() -> T) -> T {
-    struct Restored(Option<Arc<Orders>>);
-
-    impl Drop for Restored {
-        fn drop(&mut self) {
-            RUNS.set(self.0.is_some());
-            CURRENT.set(self.0.take());
-        }
-    }
-
-    let _restored = Restored(CURRENT.replace(Some(Arc::clone(orders))));
-    RUNS.set(true);
-    run()
-}
-
-/// Fails in the closure of a call whose transaction is rolled back.
-#[inline]
-pub(crate) fn refuse_aborted() -> Result<()> {
-    if RUNS.get() { check_current() } else { Ok(()) }
-}
-
-#[cold]
-fn check_current() -> Result<()> {
-    CURRENT.with_borrow(|orders| orders.as_ref().map_or(Ok(()), |orders| orders.check()))
 }

@@ -2,17 +2,18 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{
-    Calls,
-    call::{Orders, run_for},
-};
+use super::Calls;
 use crate::{
     locks::{Mutex, rank},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
     },
-    store::{GroupWriter, RowKey, Store, Submission, WriteTxn, group::Queue},
+    store::{
+        GroupWriter, RowKey, Store, Submission, WriteTxn,
+        group::Queue,
+        orders::{Orders, run_for},
+    },
 };
 
 /// The queues of the group writers, by their shards; `None` for closures of any shard. Each has a thread, which does not keep the store

@@ -1,7 +1,7 @@
 //! Asynchronous calls: transactions of tasks, on any executor.
 //!
 //! A [`Call`] is a future with one transaction. It owns its closure, its table and a handle of its store. It is *submitted* when
-//! it is first polled, and [`Orders`] are the state that it shares with the thread that runs its closure:
+//! it is first polled, and [`Orders`](super::orders::Orders) are the state that it shares with the thread that runs its closure:
 //!
 //! | the future is dropped | what happens |
 //! |---|---|
@@ -48,7 +48,6 @@ use std::{
 pub use self::call::Call;
 use self::{call::Target, group::Groups, in_place::Warmth, pool::Pool, timer::Timers};
 pub(crate) use self::{
-    call::refuse_aborted,
     row::{change_row, look_up, look_up_row, write_row},
     wait::wait_for_signals,
 };

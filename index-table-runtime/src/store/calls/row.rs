@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    Call, Calls,
-    call::{Orders, Target},
-    run::run_once,
-};
+use super::{Call, Calls, call::Target, run::run_once};
 use crate::{
     model::{
         entity::Entity,
@@ -17,7 +13,7 @@ use crate::{
         row,
     },
     query::{Ledger, Session},
-    store::{OpenTable, ReadTxn, RowKey, Store, WriteTxn},
+    store::{OpenTable, ReadTxn, RowKey, Store, WriteTxn, orders::Orders},
     write::rows,
 };
 

@@ -10,12 +10,15 @@ use std::{
 
 use super::{
     CHECKS, Calls,
-    call::{Orders, run_for},
     pool::{Place, Pool},
 };
 use crate::{
     model::error::{Error, Result},
-    store::{Store, Submitted, group::contained},
+    store::{
+        Store, Submitted,
+        group::contained,
+        orders::{Orders, run_for},
+    },
 };
 
 /// The wait for a closure that a pool runs. If it is dropped before the closure has begun, the closure does not run.

@@ -286,7 +286,7 @@ impl<'s> ReadTxn<'s> {
     #[inline]
     fn check(&self, table: &OpenTable) -> Result<()> {
         #[cfg(feature = "async")]
-        crate::store::refuse_aborted()?;
+        crate::store::orders::refuse_aborted()?;
         if self.store != table.store {
             return Err(wrong_store(table));
         }
