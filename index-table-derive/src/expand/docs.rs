@@ -397,6 +397,27 @@ pub(super) mod fixed {
     }
 }
 
+fn get_view_by((place, rows): (&str, &str), target: &Target, parts: &[KeyPart]) -> TokenStream {
+    doc(&format!(
+        "Returns the view of the row of {place} with the given {}.{rows}\n\n\
+         Cost: one look-up{}. Strings and bytes are borrowed.\n\n\
+         # Errors\n\n`IndexNotReadable`, and the errors of reading: see `Error`.",
+        fields(parts),
+        second_look_up(target),
+    ))
+}
+
+fn get_by_async((place, rows): (&str, &str), target: &Target, parts: &[KeyPart]) -> TokenStream {
+    doc(&format!(
+        "Returns the row of {place} with the given {}, in a transaction of its own. For any executor.{rows}\n\n\
+         Cost: one look-up{}, in the thread of the task unless it may have to wait for a disk; \
+         the row is decoded.\n\n\
+         # Errors\n\n`IndexNotReadable`, and the errors of `Store::read_async`.",
+        fields(parts),
+        second_look_up(target),
+    ))
+}
+
 /// Expands to the documentation of a query method.
 pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream {
     let place = match target {
@@ -440,25 +461,8 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
                 second_look_up(target),
             ));
         }
-        Form::GetView(parts) => {
-            return doc(&format!(
-                "Returns the view of the row of {place} with the given {}.{rows}\n\n\
-                 Cost: one look-up{}. Strings and bytes are borrowed.\n\n\
-                 # Errors\n\n`IndexNotReadable`, and the errors of reading: see `Error`.",
-                fields(parts),
-                second_look_up(target),
-            ));
-        }
-        Form::GetAsync(parts) => {
-            return doc(&format!(
-                "Returns the row of {place} with the given {}, in a transaction of its own. For any executor.{rows}\n\n\
-                 Cost: one look-up{}, in the thread of the task unless it may have to wait for a disk; \
-                 the row is decoded.\n\n\
-                 # Errors\n\n`IndexNotReadable`, and the errors of `Store::read_async`.",
-                fields(parts),
-                second_look_up(target),
-            ));
-        }
+        Form::GetView(parts) => return get_view_by((&place, &rows), target, parts),
+        Form::GetAsync(parts) => return get_by_async((&place, &rows), target, parts),
         Form::PutBy(parts) => return put_by(table, parts),
         Form::DeleteBy(parts) => return delete_by(table, parts),
         Form::Distinct { leading, values } => {

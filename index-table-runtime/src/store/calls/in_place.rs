@@ -42,7 +42,7 @@ impl Warmth {
 
 /// Returns the number of pages for which this thread had to wait; `None` if the system does not count them.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn major_faults() -> Option<i64> {
+fn major_faults() -> Option<libc::c_long> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
     // SAFETY: the call fills the structure, which is valid with zeros too.
@@ -52,7 +52,7 @@ fn major_faults() -> Option<i64> {
         }
         usage.assume_init()
     };
-    Some(i64::from(usage.ru_majflt))
+    Some(usage.ru_majflt)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
