@@ -33,7 +33,7 @@ where
     for task in tasks {
         join(task).await?;
     }
-    assert!(changes.wait_async(Duration::from_secs(60)).await?);
+    assert!(changes.wait_async(Duration::from_mins(1)).await?);
     assert_eq!(notes.get_async(&store, 7).await?, Some(note(7)));
     assert_eq!(notes.get_by_text_async(&store, "note 9").await?, Some(note(9)));
     let own = notes.clone();

@@ -62,13 +62,13 @@ fn drop_between(
     customers: &crate::CustomerRepository,
     aborts: bool,
 ) -> Result<bool, Error> {
-    let ((began, begun), (goes_on, continues), (ended, end)) =
+    let ((starts, started), (goes_on, continues), (ended, end)) =
         (mpsc::channel(), mpsc::channel::<()>(), mpsc::channel());
     let own = customers.clone();
     let call = store.transaction_async(move |txn| {
         own.insert(txn, &customer(1, 1))?;
-        let _ = began.send(());
-        let _ = continues.recv_timeout(Duration::from_secs(60));
+        let _ = starts.send(());
+        let _ = continues.recv_timeout(Duration::from_mins(1));
         let second = own.insert(txn, &customer(1, 2));
         let _ = ended.send(second.is_ok());
         // The closure ignores its error.
@@ -76,8 +76,8 @@ fn drop_between(
     });
     let mut call = if aborts { call.abort_on_drop() } else { call };
     assert!(poll_once(&mut call).is_pending());
-    let wait = Duration::from_secs(60);
-    begun.recv_timeout(wait).expect("the closure has begun");
+    let wait = Duration::from_mins(1);
+    started.recv_timeout(wait).expect("the closure has begun");
     drop(call);
     goes_on.send(()).expect("the closure waits");
     let second = end.recv_timeout(wait).expect("the closure has ended");
@@ -113,10 +113,10 @@ fn with_abort_on_drop_the_next_operation_fails_and_nothing_is_committed() -> Tes
 fn a_dropped_reader_leaves_no_transaction() -> TestResult {
     let (store, customers, _dir) = stores()?.remove(0);
     let own = customers.clone();
-    let (began, begun) = mpsc::channel();
+    let (starts, started) = mpsc::channel();
     let mut call = store
         .read_async(move |txn| {
-            let _ = began.send(());
+            let _ = starts.send(());
             loop {
                 // It ends because of the error alone.
                 own.get(txn, 1, 1)?;
@@ -126,7 +126,7 @@ fn a_dropped_reader_leaves_no_transaction() -> TestResult {
         })
         .abort_on_drop();
     assert!(poll_once(&mut call).is_pending());
-    begun.recv_timeout(Duration::from_secs(60))?;
+    started.recv_timeout(Duration::from_mins(1))?;
     drop(call);
     await_true(|| store.readers().count == 0);
     Ok(())

@@ -16,7 +16,7 @@ fn a_forked_process_gets_an_error_and_drops_futures() -> TestResult {
         let mut changes = customers.changes(&store, "mailer")?;
         block_on(customers.insert_async(&store, &customer(1, 1)))?;
         block_on(store.read_async(|_| Ok(())))?;
-        let mut waits = changes.wait_async(Duration::from_secs(60));
+        let mut waits = changes.wait_async(Duration::from_mins(1));
         changes.next_batch(10)?.commit(&store)?;
         ensure(poll_once(&mut waits).is_pending(), "a wait")?;
         let mut read = store.read_async(|_| Ok(()));

@@ -29,6 +29,8 @@ use index_table::{IndexTable, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+type Failed = Box<dyn std::error::Error>;
+
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -56,9 +58,11 @@ fn customer(tenant: u32, id: u64) -> Customer {
     }
 }
 
+/// A store with its repository, and what it needs until its test ends.
+type Opened<K> = (Store, CustomerRepository, K);
+
 /// A store of each kind: with one data file, with two, and in memory.
-fn stores() -> Result<Vec<(Store, CustomerRepository, Option<TempDir>)>, Box<dyn std::error::Error>>
-{
+fn stores() -> Result<Vec<Opened<Option<TempDir>>>, Failed> {
     let map = || ShardMap::ranges().to("north", ..100u32).to("south", 100u32..);
     let (one, several) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let both =
@@ -82,7 +86,7 @@ type Kept = (Option<TempDir>, Option<postgres::Schema>);
 type Kept = (Option<TempDir>, Option<()>);
 
 /// The [`stores`], and one on a server if there is one.
-fn all_stores() -> Result<Vec<(Store, CustomerRepository, Kept)>, Box<dyn std::error::Error>> {
+fn all_stores() -> Result<Vec<Opened<Kept>>, Failed> {
     let kept = |(store, customers, dir)| (store, customers, (dir, None));
     #[cfg_attr(not(feature = "postgres"), expect(unused_mut, reason = "there is no server"))]
     let mut all: Vec<_> = stores()?.into_iter().map(kept).collect();

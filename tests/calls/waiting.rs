@@ -13,7 +13,7 @@ use index_table::Error;
 
 use crate::{TestResult, all_stores, block_on, customer, stores};
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 #[test]
 fn a_commit_ends_the_wait_for_changes() -> TestResult {

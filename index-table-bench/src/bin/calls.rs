@@ -85,18 +85,19 @@ fn measure(
     let all: Arc<Vec<Customer>> = Arc::new(Workload::new(SEED, rows).rows().to_vec());
     let own = || (store.clone(), customers.clone(), Arc::clone(&all));
     let key = |all: &[Customer], number: usize| all[number.wrapping_mul(7919) % all.len()].id;
-    let (a, b, c, d, e) = (own(), own(), own(), own(), own());
+    let [blocking, asynchronous, transactions, group, puts] = [own(), own(), own(), own(), own()];
     let writer = store.writer()?;
     let gets = [
         contender("`get` in `spawn_blocking`", move |number| {
-            let (store, customers, id) = (a.0.clone(), a.1.clone(), key(&a.2, number));
+            let (store, customers, id) =
+                (blocking.0.clone(), blocking.1.clone(), key(&blocking.2, number));
             async move {
                 let get = move || customers.get(&store.read()?, id);
                 spawn_blocking(get).await.expect("no panic").map(drop)
             }
         }),
         contender("`get_async`", move |number| {
-            let call = b.1.get_async(&b.0, key(&b.2, number));
+            let call = asynchronous.1.get_async(&asynchronous.0, key(&asynchronous.2, number));
             async move { call.await.map(drop) }
         }),
     ];
@@ -109,17 +110,20 @@ fn measure(
     };
     let puts = [
         contender("`put` in a transaction in `spawn_blocking`", move |number| {
-            let (store, customers, row) = (c.0.clone(), c.1.clone(), changed(&c.2, number));
+            let (store, customers, row) =
+                (transactions.0.clone(), transactions.1.clone(), changed(&transactions.2, number));
             async move {
                 let put = move || store.transaction(|txn| customers.put(txn, &row));
                 spawn_blocking(put).await.expect("no panic")
             }
         }),
         contender("`put` in a group writer", move |number| {
-            let (customers, row) = (d.1.clone(), changed(&d.2, number));
+            let (customers, row) = (group.1.clone(), changed(&group.2, number));
             writer.submit_async(move |txn| customers.put(txn, &row))
         }),
-        contender("`put_async`", move |number| e.1.put_async(&e.0, &changed(&e.2, number))),
+        contender("`put_async`", move |number| {
+            puts.1.put_async(&puts.0, &changed(&puts.2, number))
+        }),
     ];
     run(&format!("{title}: durable writes"), runtime, &puts, (tasks, calls, rounds))
 }
@@ -220,6 +224,7 @@ fn delay(
 ) -> Outcome {
     drop((store, customers));
     let data = fs::File::open(path.join("data.mdb"))?;
+    data.sync_all()?;
     rustix::fs::fadvise(&data, 0, None, rustix::fs::Advice::DontNeed)?;
     let store = Store::open(path)?;
     let customers = CustomerRepository::open(&store)?;

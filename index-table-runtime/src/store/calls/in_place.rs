@@ -6,12 +6,42 @@
 //! row have read memory only. Then, look-ups run in place again. So at most one look-up in [`WARM`] waits for a disk in the
 //! thread of a task.
 //!
+//! A look-up in place is ready at once, so after [`IN_A_ROW`] of them, a thread returns to its executor once.
+//!
 //! Where the kernel does not count the faults of a thread (other systems than Linux), all look-ups of files run in the pool.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    task::Poll,
+};
 
 /// The number of look-ups without a wait after which the next ones run in place.
 const WARM: u32 = 32;
+
+/// The number of look-ups of a thread in place after which it returns to its executor.
+const IN_A_ROW: u32 = 32;
+
+thread_local! {
+    static MADE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Returns to the executor now and then, because a task whose look-ups are all ready would let no other task of its thread run.
+pub(super) async fn make_way() {
+    let made = MADE.get() + 1;
+    MADE.set(made % IN_A_ROW);
+    let mut stays = made < IN_A_ROW;
+    poll_fn(|context| {
+        if stays {
+            return Poll::Ready(());
+        }
+        stays = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
 
 /// The number of the last look-ups in the pool that did not wait for a disk, as `WARM` minus the number.
 #[derive(Default)]
