@@ -1,6 +1,15 @@
 //! Each form of a call has the result of the same call without `_async`.
 
-use std::{collections::BTreeSet, sync::mpsc, thread, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
 
 use index_table::{Call, Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
@@ -141,6 +150,26 @@ fn tasks_of_a_runtime_use_calls() -> TestResult {
             task.await??;
         }
         assert_eq!(customers.get_async(&store, 1, 49).await?, Some(customer(1, 49)));
+        Ok(())
+    })
+}
+
+#[test]
+fn look_ups_that_are_ready_let_other_tasks_run() -> TestResult {
+    let store = Store::in_memory();
+    let customers = crate::CustomerRepository::open(&store)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    runtime.block_on(async {
+        let ran = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&ran);
+        let other = tokio::spawn(async move { own.store(true, Ordering::Relaxed) });
+        let mut made = 0;
+        while !ran.load(Ordering::Relaxed) {
+            assert_eq!(customers.get_async(&store, 1, 1).await?, None);
+            made += 1;
+            assert!(made < 1000, "the other task does not run");
+        }
+        other.await?;
         Ok(())
     })
 }

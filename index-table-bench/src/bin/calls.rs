@@ -18,7 +18,10 @@ use std::{
     future::Future,
     path::{Path, PathBuf},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -64,7 +67,7 @@ fn main() -> Outcome {
     customers.bulk_load(&store, workload.rows()).run()?;
     measure("A store in a directory", &runtime, &store, &customers, (rows, tasks, calls, rounds))?;
     memory(&runtime, &store, &customers)?;
-    delay(&runtime, &path, store, customers, rows)?;
+    delay(&path, store, customers, rows)?;
     #[cfg(feature = "postgres")]
     if let Ok(url) = env::var("INDEX_TABLE_POSTGRES_URL") {
         let store = Store::options().schema("calls").connections(64).connect(&url)?;
@@ -215,13 +218,7 @@ fn memory(runtime: &Runtime, store: &Store, customers: &CustomerRepository) -> O
 }
 
 /// Prints the longest delay of a timer of 1 ms beside look-ups of random rows of a file that is not in the page cache.
-fn delay(
-    runtime: &Runtime,
-    path: &Path,
-    store: Store,
-    customers: CustomerRepository,
-    rows: usize,
-) -> Outcome {
+fn delay(path: &Path, store: Store, customers: CustomerRepository, rows: usize) -> Outcome {
     drop((store, customers));
     let data = fs::File::open(path.join("data.mdb"))?;
     data.sync_all()?;
@@ -229,12 +226,16 @@ fn delay(
     let store = Store::open(path)?;
     let customers = CustomerRepository::open(&store)?;
     let ids: Vec<_> = Workload::new(SEED, rows).rows().iter().map(|row| row.id).collect();
+    // One thread, so that each look-up that waits delays the timer.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let ended = Arc::new(AtomicBool::new(false));
     let late = runtime.block_on(async {
-        let timer = tokio::spawn(async {
+        let looked_up = Arc::clone(&ended);
+        let timer = tokio::spawn(async move {
             let mut late = Duration::ZERO;
             let mut ticks = tokio::time::interval(Duration::from_millis(1));
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            for _ in 0..500 {
+            while !looked_up.load(Ordering::Relaxed) {
                 let begun = Instant::now();
                 ticks.tick().await;
                 late = late.max(begun.elapsed().saturating_sub(Duration::from_millis(1)));
@@ -244,6 +245,7 @@ fn delay(
         for number in 0..10_000_usize {
             customers.get_async(&store, ids[number.wrapping_mul(7919) % ids.len()]).await?;
         }
+        ended.store(true, Ordering::Relaxed);
         Outcome::Ok(timer.await?)
     })?;
     println!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Call, Calls, call::Target, run::run_once};
+use super::{Call, Calls, call::Target, in_place::make_way, run::run_once};
 use crate::{
     model::{
         entity::Entity,
@@ -29,6 +29,7 @@ pub(crate) fn look_up<T: Send + 'static>(
     Call::new(store, Target::LookUps, move |store, orders| async move {
         let calls = &store.inner.calls;
         if rows <= MOST_IN_PLACE && calls.reads_in_place(&store) {
+            make_way().await;
             return calls.read_in_place(&store, &orders, read);
         }
         let own = store.clone();
