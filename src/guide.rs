@@ -132,6 +132,7 @@ pub mod attributes {}
 /// [revisions]: revisions
 /// [expiry]: expiry
 /// [aggregates]: aggregates
+/// [asynchronous code]: async_calls
 ///
 /// All methods of a generated repository, and scans.
 #[doc = include_str!("guide/repository.md")]
@@ -285,6 +286,7 @@ pub mod eventual {}
 #[doc = include_str!("guide/sharding.md")]
 pub mod sharding {}
 
+/// [asynchronous code]: async_calls
 /// [group commit]: group_commit
 /// [change streams]: changes
 ///
