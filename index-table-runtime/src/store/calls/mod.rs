@@ -14,9 +14,9 @@
 //!
 //! | calls | threads |
 //! |---|---|
-//! | read transactions, in-place reads excepted | the [`Pool`] `reads`, [`Options::async_threads`] threads |
+//! | read transactions, in-place reads excepted | the [`Pool`] `reads`, [`Options::async_threads`](crate::Options::async_threads) threads |
 //! | write transactions of a store with one data file, and in memory; writes of single rows | the thread of a group writer, one for each shard |
-//! | write transactions of a store with several data files, and on a server | the [`Pool`] `writes`, [`Options::async_threads`] threads |
+//! | write transactions of a store with several data files, and on a server | the [`Pool`] `writes`, [`Options::async_threads`](crate::Options::async_threads) threads |
 //! | the checks of tasks that wait for a commit or for applied messages | the [`Pool`] `checks`, [`CHECKS`] threads |
 //!
 //! A pool's thread ends after [`pool::IDLE`] without a closure. A queue has no limit of its own for calls that wait, because each is
@@ -183,7 +183,7 @@ impl Store {
     /// A future that is dropped before its closure has begun does nothing. Later, the closure runs to its end.
     ///
     /// Cost: that of [`read`](Store::read), two changes of threads, and a few allocations. The first call starts a thread, and at most
-    /// [`async_threads`](Options::async_threads) are started. On a PostgreSQL server, each running closure has a connection.
+    /// [`async_threads`](crate::Options::async_threads) are started. On a PostgreSQL server, each running closure has a connection.
     ///
     /// # Errors
     ///
