@@ -204,7 +204,7 @@ impl Store {
     ///     town: String,
     /// }
     ///
-    /// async fn in_redmond(store: &Store, customers: &CustomerRepository) -> Result<usize> {
+    /// async fn in_redmond(store: &Store, customers: &CustomerRepository) -> Result<u64> {
     ///     let customers = customers.clone();
     ///     store.read_async(move |txn| customers.find_by_town(txn, "Redmond").count()).await
     /// }
