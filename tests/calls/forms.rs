@@ -104,6 +104,29 @@ fn a_panic_is_an_error_of_its_call_alone() -> TestResult {
 }
 
 #[test]
+fn a_repository_of_another_store_is_refused() -> TestResult {
+    // The last shards of the other store have numbers that the first one lacks.
+    let others = stores()?;
+    others[1].0.add_shard("east", "east")?;
+    others[1].0.move_range("customers", 200u32.., "east").run()?;
+    for (store, _, _dir) in stores()? {
+        for (_, customers, _) in &others {
+            let wrong = |result: Result<(), Error>| {
+                assert!(matches!(result, Err(Error::WrongStore { .. })), "{result:?}")
+            };
+            wrong(block_on(customers.insert_async(&store, &customer(207, 1))));
+            wrong(block_on(customers.put_async(&store, &customer(7, 1))));
+            wrong(block_on(customers.update_async(&store, 207, 1, |_| ())).map(drop));
+            wrong(block_on(customers.delete_async(&store, 207, 1)).map(drop));
+            wrong(block_on(customers.get_async(&store, 207, 1)).map(drop));
+            wrong(block_on(customers.get_many_async(&store, [(7, 1)])).map(drop));
+            wrong(block_on(customers.get_by_email_async(&store, "nobody")).map(drop));
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_call_can_be_a_task() -> TestResult {
     fn sent<T: Send + 'static>(call: Call<T>) -> Call<T> {
         fn is_task<F: std::future::Future + Send + 'static>(future: F) -> F {

@@ -7,8 +7,8 @@
 //!
 //! The rows are those of the other benchmarks. In each round, all contenders run one after the other, each with `TASKS` tasks that
 //! make `CALLS` calls. Ratios are medians of the ratios within a round. With `INDEX_TABLE_POSTGRES_URL`, the same is measured on that
-//! server. The last lines are the memory of 10,000 waiting tasks, and the longest delay of a timer beside look-ups of a file that was
-//! dropped from the page cache.
+//! server. The last lines print the memory that 10,000 waiting tasks take, and how late a timer is beside look-ups in a file that
+//! was dropped from the page cache.
 #![allow(clippy::cast_precision_loss, reason = "figures for reports")]
 
 use std::{
@@ -217,7 +217,7 @@ fn memory(runtime: &Runtime, store: &Store, customers: &CustomerRepository) -> O
     })
 }
 
-/// Prints the longest delay of a timer of 1 ms beside look-ups of random rows of a file that is not in the page cache.
+/// Looks up random rows in a file that is not in the page cache, and prints by how much a timer of 1 ms is late meanwhile.
 fn delay(path: &Path, store: Store, customers: CustomerRepository, rows: usize) -> Outcome {
     drop((store, customers));
     let data = fs::File::open(path.join("data.mdb"))?;

@@ -57,15 +57,10 @@ impl<R: Entity> KeyedTable<R> {
     {
         let mut key = KeyBuf::new();
         row.primary_key(&mut key);
-        let (open, mut row) = (Arc::clone(&self.open), Some(self.open.copy(row)));
-        write_row(store, Ok(open.row_key(key.as_bytes())), move |txn| {
-            // An error of the copy is the result of the first run.
-            let row = match row.take_if(|copy| copy.is_err()) {
-                Some(Err(error)) => return Err(error),
-                _ => row.as_ref().and_then(|copy| copy.as_ref().ok()),
-            };
-            let Some(row) = row else { return Ok(()) };
-            open.write_row(txn, writing, &open.new_row(row))
+        let (open, copy) = (Arc::clone(&self.open), self.open.copy(row));
+        write_row(store, open.row_key(key.as_bytes()), move |txn| match &copy {
+            Ok(row) => open.write_row(txn, writing, &open.new_row(row)),
+            Err(error) => Err(error.again()),
         })
     }
 
@@ -77,14 +72,14 @@ impl<R: Entity> KeyedTable<R> {
         mut change: impl FnMut(&mut R) + Send + 'static,
     ) -> Call<bool> {
         let (table, key) = (Table::clone(self), encoded_argument::<R>(key));
-        let row_key = Ok(self.open.row_key(key.as_bytes()));
+        let row_key = self.open.row_key(key.as_bytes());
         change_row(store, row_key, move |txn| table.update_encoded(txn, &key, &mut change))
     }
 
     /// Removes the row with this primary key, in a transaction of its own.
     pub fn delete_async(&self, store: &Store, key: <R::Key as Key>::Arg<'_>) -> Call<bool> {
         let (open, key) = (Arc::clone(&self.open), encoded_argument::<R>(key));
-        let row_key = Ok(open.row_key(key.as_bytes()));
+        let row_key = open.row_key(key.as_bytes());
         write_row(store, row_key, move |txn| open.delete(txn, key.as_bytes()))
     }
 }

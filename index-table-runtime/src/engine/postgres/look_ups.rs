@@ -395,7 +395,7 @@ impl LookUps {
         }
     }
 
-    /// Returns the numbers of waiting look-ups, of sent ones, and of running lines.
+    /// Returns how many look-ups wait, how many are sent, and how many lines run.
     #[cfg(test)]
     pub(super) fn counts(&self) -> [usize; 3] {
         let state = self.state();

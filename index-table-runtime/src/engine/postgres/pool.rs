@@ -197,8 +197,8 @@ impl Pool {
         })
     }
 
-    /// Takes an advisory lock of the session of `first`, or of a connection that it [takes](Self::take). Takes another connection if
-    /// that one was lost while it was idle. The lock is released when the connection is kept or closed.
+    /// Takes an advisory lock for the session of `first`, or for that of a connection that it [takes](Self::take). Takes another
+    /// connection if that one was lost while it was idle. The lock is released when the connection is kept or closed.
     ///
     /// # Errors
     ///

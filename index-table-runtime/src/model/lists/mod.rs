@@ -464,6 +464,7 @@ impl Lists {
         #[cfg(feature = "async")]
         if READS.get() == Reading::InPlace {
             READS.set(Reading::Missed);
+            // `read_in_place` drops it.
             return Err(DecodeError::Short);
         }
         // If the records can't be read, claims could give the row another meaning.

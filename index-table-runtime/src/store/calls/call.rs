@@ -41,7 +41,7 @@ pub(super) enum Target {
     /// That of reads, or none if the look-up can run in place.
     LookUps,
     Writes,
-    /// That of the group writer of a shard, or of all.
+    /// The queue of this shard's group writer, or of the one for any shards.
     Group(Option<ShardNumber>),
     /// None: the call waits for a server, or for a signal.
     Nowhere,

@@ -59,6 +59,7 @@ impl Calls {
         F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
     {
         let accepted = self.accept(store)?;
+        key.as_ref().map_or(Ok(()), |key| key.check_store(store))?;
         let key = key.filter(|_| store.inner.engines.several().is_some());
         let shard = key.as_ref().map(RowKey::shard).transpose()?;
         let writer = self.groups.writer(store, shard)?;

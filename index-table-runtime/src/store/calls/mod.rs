@@ -7,8 +7,8 @@
 //! |---|---|
 //! | before it is polled, or before the closure begins | nothing; its place in the queue is free |
 //! | while the closure runs | the closure ends, and its transaction is committed or not, as if the future had not been dropped |
-//! | the same, with [`abort_on_drop`](Call::abort_on_drop) | the next operation of the closure fails, and its transaction is rolled back |
-//! | during the commit | the transaction is committed or not |
+//! | the same, with [`abort_on_drop`](Call::abort_on_drop) | the next query or write of the closure fails, and its transaction is rolled back |
+//! | after the closure has ended | the transaction is committed or not |
 //!
 //! The threads that run closures, none of which exists before the first call:
 //!
@@ -22,7 +22,7 @@
 //! A pool's thread ends after [`pool::IDLE`] without a closure. A queue has no limit of its own for calls that wait, because each is
 //! a future that the program holds. The limit of [`Call::try_submit`] is [`QUEUE`].
 //!
-//! A look-up of rows runs in place, in the task's thread, as long as it does not wait for a disk: see [`in_place`].
+//! A look-up of a few rows runs in place, in the task's thread, as long as such look-ups do not wait for a disk: see [`in_place`].
 
 mod call;
 mod group;
@@ -36,13 +36,11 @@ mod wait;
 use std::{
     future::poll_fn,
     mem,
-    num::NonZero,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Poll, Waker},
-    thread,
 };
 
 pub use self::call::Call;
@@ -62,13 +60,11 @@ use crate::{
 const QUEUE: usize = 1024;
 
 /// The number of threads for the checks of tasks that wait.
-const CHECKS: usize = 2;
+const CHECKS: u32 = 2;
 
 /// The state of the asynchronous calls of a store.
 #[derive(Default)]
 pub(crate) struct Calls {
-    /// The number of threads of each pool; 0 for the default.
-    threads: AtomicU32,
     reads: Pool,
     writes: Pool,
     /// The checks of tasks that wait.
@@ -112,9 +108,11 @@ impl Drop for Accepted {
 }
 
 impl Calls {
-    /// Sets the number of threads of each pool; 0 for the default.
+    /// Sets the number of threads for reads, and for writes; 0 for the default.
     pub(crate) fn set_threads(&self, threads: u32) {
-        self.threads.store(threads, Ordering::Relaxed);
+        self.reads.set_most(threads);
+        self.writes.set_most(threads);
+        self.checks.set_most(CHECKS);
     }
 
     /// Ends the threads. No call is left, since each has the store open.
@@ -163,14 +161,6 @@ impl Calls {
             return Err(Error::CallsClosed);
         }
         Ok(accepted)
-    }
-
-    /// Returns the number of threads of a pool.
-    fn threads(&self) -> usize {
-        match self.threads.load(Ordering::Relaxed) {
-            0 => 2 * thread::available_parallelism().map_or(1, NonZero::get),
-            threads => usize::try_from(threads).unwrap_or(usize::MAX),
-        }
     }
 }
 
@@ -230,10 +220,11 @@ impl Store {
     {
         Call::new(self, Target::Reads, move |store, orders| async move {
             let own = store.clone();
-            let run = store.inner.calls.read(&store, orders, move || {
-                let txn = own.read()?;
-                body(&txn)
-            })?;
+            let run =
+                store.inner.calls.run(&store.inner.calls.reads, &store, orders, move || {
+                    let txn = own.read()?;
+                    body(&txn)
+                })?;
             run.await
         })
     }
@@ -248,8 +239,7 @@ impl Store {
     /// The call is submitted when the future is first polled. Waiting calls begin in the order of their submission.
     ///
     /// A future that is dropped before its closure has begun does nothing. Later, the transaction is committed or not, as if the future
-    /// had not been dropped; with [`abort_on_drop`](Call::abort_on_drop), it is rolled back at its next operation, unless its commit
-    /// has begun.
+    /// had not been dropped; with [`abort_on_drop`](Call::abort_on_drop), it is rolled back at its next query or write.
     ///
     /// Cost: that of [`transaction`](Store::transaction) or of a group writer, and a few allocations.
     ///
@@ -311,7 +301,7 @@ impl Store {
             }
             let (own, mut body) = (store.clone(), body);
             let attempts = Arc::clone(&orders);
-            let run = calls.write(&store, orders, move || {
+            let run = calls.run(&calls.writes, &store, orders, move || {
                 own.try_transaction(|txn| {
                     let value = body(txn)?;
                     attempts.check()?;

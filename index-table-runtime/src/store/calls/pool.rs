@@ -2,7 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, OnceLock},
+    num::NonZero,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -23,7 +27,12 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads that are started when they are needed.
 #[derive(Default)]
-pub(super) struct Pool(OnceLock<Arc<Shared>>);
+pub(super) struct Pool {
+    /// `None` before the first job.
+    shared: OnceLock<Arc<Shared>>,
+    /// The maximum number of threads; 0 for twice the number of cores.
+    most: AtomicU32,
+}
 
 struct Shared {
     state: Mutex<State>,
@@ -50,18 +59,30 @@ pub(super) struct Place {
 }
 
 impl Pool {
-    /// Appends a job to the queue, and starts a thread for it if all are busy and there are less than `most`.
+    /// Sets the maximum number of threads; 0 for twice the number of cores.
+    pub(super) fn set_most(&self, threads: u32) {
+        self.most.store(threads, Ordering::Relaxed);
+    }
+
+    fn most(&self) -> usize {
+        match self.most.load(Ordering::Relaxed) {
+            0 => 2 * thread::available_parallelism().map_or(1, NonZero::get),
+            threads => usize::try_from(threads).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Appends a job to the queue, and starts a thread for it if all are busy and there may be another.
     ///
     /// # Errors
     ///
     /// [`Error::Thread`] if there is no thread and none can be started, with the job.
-    pub(super) fn push(&self, most: usize, job: Job) -> Result<Place, (Error, Job)> {
-        let shared = self.0.get_or_init(|| {
+    pub(super) fn push(&self, job: Job) -> Result<Place, (Error, Job)> {
+        let shared = self.shared.get_or_init(|| {
             let (state, work, origin) = (Mutex::default(), Condvar::new(), Origin::here());
             Arc::new(Shared { state, work, origin })
         });
         let mut state = shared.state.lock();
-        if state.queue.len() >= state.idle && state.threads < most.max(1) {
+        if state.queue.len() >= state.idle && state.threads < self.most() {
             let own = Arc::clone(shared);
             // With the lock, so that the number of threads is right when another thread looks.
             match thread::Builder::new().name(NAME.to_owned()).spawn(move || own.work()) {
@@ -81,7 +102,7 @@ impl Pool {
 
     /// Ends the threads when there are no more jobs.
     pub(super) fn end(&self) {
-        if let Some(shared) = self.0.get() {
+        if let Some(shared) = self.shared.get() {
             shared.state.lock().has_ended = true;
             shared.work.notify_all();
         }
@@ -89,7 +110,7 @@ impl Pool {
 
     /// Returns the number of jobs that no thread has taken.
     pub(super) fn waiting(&self) -> usize {
-        self.0.get().map_or(0, |shared| shared.state.lock().queue.len())
+        self.shared.get().map_or(0, |shared| shared.state.lock().queue.len())
     }
 }
 

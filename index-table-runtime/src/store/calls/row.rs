@@ -33,7 +33,7 @@ pub(crate) fn look_up<T: Send + 'static>(
             return calls.read_in_place(&store, &orders, read);
         }
         let own = store.clone();
-        let run = calls.read(&store, orders, move || {
+        let run = calls.run(&calls.reads, &store, orders, move || {
             let note = || read(&own.read()?);
             own.inner.calls.warmth.note(note)
         })?;
@@ -76,28 +76,31 @@ pub(crate) fn look_up_row<T: Send + 'static>(
             return row?;
         }
         // The row has a list that this process does not know yet.
-        store.inner.calls.read(&store, orders, move || decode(&bytes, key.as_bytes()))?.await
+        let calls = &store.inner.calls;
+        let decode = move || decode(&bytes, key.as_bytes());
+        calls.run(&calls.reads, &store, orders, decode)?.await
     })
 }
 
 /// Runs a write of one row, which may run again: with others in one commit, or with autocommit on a server.
 pub(crate) fn write_row<T: Send + 'static>(
     store: &Store,
-    key: Result<Option<RowKey>>,
+    key: Option<RowKey>,
     mut write: impl FnMut(&mut WriteTxn<'_>) -> Result<T> + Send + 'static,
 ) -> Call<T> {
     let target = match &key {
         _ if store.inner.engines.has_other_writers() => Target::Writes,
-        Ok(Some(key)) if store.inner.engines.several().is_some() => Target::Group(key.shard().ok()),
+        Some(key) if store.inner.engines.several().is_some() => Target::Group(key.shard().ok()),
         _ => Target::Group(None),
     };
     Call::new(store, target, move |store, orders| async move {
         let calls = &store.inner.calls;
         if !store.inner.engines.has_other_writers() {
-            return calls.group(&store, key?, orders, write)?.await;
+            return calls.group(&store, key, orders, write)?.await;
         }
         let own = store.clone();
-        let run = calls.write(&store, orders, move || write(&mut own.autocommit()?))?;
+        let run =
+            calls.run(&calls.writes, &store, orders, move || write(&mut own.autocommit()?))?;
         run.await
     })
 }
@@ -105,13 +108,13 @@ pub(crate) fn write_row<T: Send + 'static>(
 /// Runs a change of one row, which may run again, and must not be divided on a server.
 pub(crate) fn change_row<T: Send + 'static>(
     store: &Store,
-    key: Result<Option<RowKey>>,
-    mut write: impl FnMut(&mut WriteTxn<'_>) -> Result<T> + Send + 'static,
+    key: Option<RowKey>,
+    write: impl FnMut(&mut WriteTxn<'_>) -> Result<T> + Send + 'static,
 ) -> Call<T> {
     if store.inner.engines.has_other_writers() {
         return store.transaction_async(write);
     }
-    write_row(store, key, move |txn| write(txn))
+    write_row(store, key, write)
 }
 
 impl Calls {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    CHECKS, Calls,
+    Calls,
     pool::{Place, Pool},
 };
 use crate::{
@@ -49,47 +49,10 @@ pub(super) fn run_once<T>(orders: &Arc<Orders>, run: impl FnOnce() -> T) -> Resu
 }
 
 impl Calls {
-    /// Submits a closure that reads.
-    pub(super) fn read<T, E>(
+    /// Submits the closure of a call to one of the pools.
+    pub(super) fn run<T, E>(
         &self,
-        store: &Store,
-        orders: Arc<Orders>,
-        run: impl FnOnce() -> Result<T, E> + Send + 'static,
-    ) -> Result<Run<T, E>>
-    where
-        T: Send + 'static,
-        E: From<Error> + Send + 'static,
-    {
-        self.run_in((&self.reads, self.threads()), store, orders, run)
-    }
-
-    /// Submits a closure that writes.
-    pub(super) fn write<T, E>(
-        &self,
-        store: &Store,
-        orders: Arc<Orders>,
-        run: impl FnOnce() -> Result<T, E> + Send + 'static,
-    ) -> Result<Run<T, E>>
-    where
-        T: Send + 'static,
-        E: From<Error> + Send + 'static,
-    {
-        self.run_in((&self.writes, self.threads()), store, orders, run)
-    }
-
-    /// Submits the check of a task that waits.
-    pub(super) fn check(
-        &self,
-        store: &Store,
-        orders: Arc<Orders>,
-        run: impl FnOnce() -> Result<bool> + Send + 'static,
-    ) -> Result<Run<bool, Error>> {
-        self.run_in((&self.checks, CHECKS), store, orders, run)
-    }
-
-    fn run_in<T, E>(
-        &self,
-        (pool, threads): (&Pool, usize),
+        pool: &Pool,
         store: &Store,
         orders: Arc<Orders>,
         run: impl FnOnce() -> Result<T, E> + Send + 'static,
@@ -105,8 +68,7 @@ impl Calls {
             drop(accepted);
             replier.reply(outcome);
         };
-        let pushed = pool.push(threads, Box::new(job));
-        let place = pushed.map_err(|(error, job)| {
+        let place = pool.push(Box::new(job)).map_err(|(error, job)| {
             contained(|| drop(job));
             error
         })?;

@@ -39,7 +39,7 @@ pub(crate) fn wait_for_signals(
         loop {
             let events = signals.events();
             let check = Arc::clone(&done);
-            let check = calls.check(&store, Arc::clone(&orders), move || check())?;
+            let check = calls.run(&calls.checks, &store, Arc::clone(&orders), move || check())?;
             match before(calls, end.and_then(|end| end.checked_add(LATE)), check).await? {
                 None => return Ok(false),
                 Some(is_done) => {

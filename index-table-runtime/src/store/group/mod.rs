@@ -171,7 +171,7 @@ impl GroupWriter {
         Ok(writer)
     }
 
-    /// Starts a thread of asynchronous calls, of one shard or of all.
+    /// Starts a thread for asynchronous calls that write this shard, or any shards.
     #[cfg(feature = "async")]
     pub(super) fn start_queue(store: &Store, shard: Option<ShardNumber>) -> Result<Arc<Queue>> {
         let shard = shard.map(|shard| shard_id(store, shard)).transpose()?;

@@ -23,6 +23,11 @@ impl RowKey {
         Self { table: Arc::clone(table), shard_key: shard_key.into() }
     }
 
+    /// Checks that the rows are in this store.
+    pub(in crate::store) fn check_store(&self, store: &Store) -> Result<()> {
+        self.table.check_store(store.inner.id)
+    }
+
     /// Returns the shard that has the rows now.
     pub(in crate::store) fn shard(&self) -> Result<ShardNumber> {
         self.table.shard_of_shard_key(&self.shard_key)
@@ -89,7 +94,7 @@ impl GroupWriter {
     pub(super) fn of_key(&self, key: &RowKey) -> Result<Self> {
         let store = Store { inner: Arc::clone(&self.handle.store) };
         store.inner.engines.refuse_forked()?;
-        key.table.check_store(store.inner.id)?;
+        key.check_store(&store)?;
         match &self.handle.turn {
             Turn::One(_) => Ok(self.clone()),
             Turn::Any(_) => self.on(&shard_id(&store, key.shard()?)?),

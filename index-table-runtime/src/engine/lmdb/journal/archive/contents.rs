@@ -104,8 +104,7 @@ impl Archive {
         Ok(commits)
     }
 
-    /// Reads the data file of a base, calls `each` with its pieces in order, and then compares the checksums of all files of the
-    /// base.
+    /// Reads the data file of a base, calls `each` with its pieces in order, and then compares all files with their checksums.
     ///
     /// # Errors
     ///
