@@ -2,9 +2,9 @@
 //!
 //! A look-up of a row in memory takes about a microsecond, and a change of threads takes ten. But a page that is not in memory is read
 //! by the thread that needs it, and a task must not make the others of its thread wait for a disk. So the reads that had to wait are
-//! counted, by the kernel's major page faults of the thread: after one of them, look-ups run in the pool, until [`WARM`] of them in a
-//! row have read memory only. Then, look-ups run in place again. So at most one look-up in [`WARM`] waits for a disk in the
-//! thread of a task.
+//! counted, by the kernel's major page faults of the thread. At first, and after one of them, look-ups run in the pool, until [`WARM`] of
+//! them in a row have read memory only. Then, look-ups run in place. So at most one look-up in [`WARM`] waits for a disk in the thread of
+//! a task.
 //!
 //! A look-up in place is ready at once, so after [`IN_A_ROW`] of them, a thread returns to its executor once.
 //!
@@ -48,7 +48,8 @@ pub(super) struct Warmth(AtomicU32);
 
 impl Default for Warmth {
     fn default() -> Self {
-        Self(AtomicU32::new(if major_faults().is_some() { 0 } else { WARM }))
+        // A file may have been opened without being read.
+        Self(AtomicU32::new(WARM))
     }
 }
 
@@ -100,10 +101,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_a_wait_look_ups_run_in_the_pool_until_enough_have_not_waited() {
+    fn look_ups_run_in_the_pool_until_enough_of_them_have_not_waited() {
         let warmth = Warmth::default();
-        assert_eq!(warmth.is_warm(), major_faults().is_some());
-        warmth.0.store(WARM, Relaxed);
         for _ in 0..WARM {
             assert!(!warmth.is_warm());
             warmth.note(|| ());
