@@ -112,7 +112,7 @@ fn a_repository_of_another_store_is_refused() -> TestResult {
     for (store, _, _dir) in stores()? {
         for (_, customers, _) in &others {
             let wrong = |result: Result<(), Error>| {
-                assert!(matches!(result, Err(Error::WrongStore { .. })), "{result:?}")
+                assert!(matches!(result, Err(Error::WrongStore { .. })), "{result:?}");
             };
             wrong(block_on(customers.insert_async(&store, &customer(207, 1))));
             wrong(block_on(customers.put_async(&store, &customer(7, 1))));
