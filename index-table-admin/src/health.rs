@@ -10,6 +10,11 @@ use index_table::{
 };
 use serde::Serialize;
 
+use crate::{output::bytes, server::shown};
+
+/// The bytes below which a disk is nearly full.
+const LEFT: u64 = 16 << 20;
+
 /// The age from which a copy, a consumer or a reader is a reason.
 const OLD: Duration = Duration::from_hours(1);
 
@@ -48,8 +53,9 @@ impl Health {
 #[non_exhaustive]
 pub struct Reason {
     /// A short name, which stays the same between releases: `damage`, `unreadable` (a table that this release can't read), `error`
-    /// (another error of reading the store), `busy` (the page had no answer in time), `shard`, `archive`, `archive_base`, `follower`, `behind`,
-    /// `index`, `dead_letters`, `missed_changes`, `consumer`, `move` or `reader`.
+    /// (another error of reading the store), `busy` (the page had no answer in time), `files` (a data file was removed, renamed or
+    /// replaced), `journal`, `commits` (the last commit has failed), `disk` (nearly full), `map` (nearly full), `shard`, `archive`,
+    /// `archive_base`, `follower`, `behind`, `index`, `dead_letters`, `missed_changes`, `queue`, `consumer`, `move` or `reader`.
     pub kind: &'static str,
     /// The reason in words, with the way out.
     pub message: String,
@@ -57,12 +63,15 @@ pub struct Reason {
 
 /// Returns the health of an open store, as the command `status`, the page's path `/healthz` and a service see it.
 ///
-/// Only the process that writes a store knows the state of its archive, and only its own readers with their ages. Tables without a
-/// repository in use are left out. Pages are checked before they are read, and are not searched for damage: use
-/// [`Store::check`]. Nothing is written, so a full disk, a full map, a journal that refuses commits and replaced files are not found:
-/// a service sees them as errors of its writes.
+/// Only the process that writes a store knows the state of its archive and of its journal, its commits, its limit of the map, and whether
+/// its files were replaced; so a service finds more than the command `status` beside it. The age of another process's reader is counted
+/// from the first call that saw it. Tables without a repository in use are left out. Pages are checked before they are read, and are
+/// not searched for damage: use [`Store::check`].
 ///
-/// Cost: reads the catalog, the root of each table and index, and the queues and consumers of each table.
+/// A disk is nearly full with less than 1 % or 16 MiB left, and a map from 90 % of its limit. Copies, consumers, queues and
+/// readers are reasons after an hour.
+///
+/// Cost: reads the state of the data files, the catalog, the root of each table and index, and the queues and consumers of each table.
 ///
 /// # Examples
 ///
@@ -91,6 +100,8 @@ pub(crate) fn of_store(store: &Store, follower: Lag) -> Health {
         for damage in store.damaged_roots() {
             found.add_error(&damage);
         }
+        found.add_files(store);
+        found.add_commits(store);
         found.add_shards(store);
         found.add_copies(store, follower);
         found.add_tables(store);
@@ -115,11 +126,16 @@ pub(crate) const fn kind_of(error: &Error) -> &'static str {
 }
 
 /// The kinds of reasons, the most urgent first.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 21] = [
     "damage",
     "unreadable",
     "error",
     "busy",
+    "files",
+    "journal",
+    "commits",
+    "disk",
+    "map",
     "shard",
     "archive",
     "archive_base",
@@ -128,6 +144,7 @@ const ORDER: [&str; 15] = [
     "index",
     "dead_letters",
     "missed_changes",
+    "queue",
     "consumer",
     "move",
     "reader",
@@ -162,6 +179,51 @@ impl Found {
         let Self(mut reasons) = self;
         reasons.sort_by_key(|reason| ORDER.iter().position(|kind| *kind == reason.kind));
         Health { reasons }
+    }
+
+    fn add_files(&mut self, store: &Store) {
+        for file in self.unless(store.data_files()).unwrap_or_default() {
+            let path = shown(&file.path);
+            if file.is_replaced {
+                let message = format!(
+                    "`{path}` was removed, renamed or replaced while this process has it open; put it back, or open the store again"
+                );
+                self.add("files", message);
+            }
+            if let (Some(all), Some(left)) = (file.disk, file.disk_free)
+                && left < (all / 100).max(LEFT)
+            {
+                let message = format!("the disk of `{path}` is nearly full: {} left", bytes(left));
+                self.add("disk", message);
+            }
+            if file.mapped.is_some_and(|used| used / 9 >= file.map_limit / 10) {
+                let message = format!(
+                    "the map of `{path}` has nearly reached its limit of {}; raise `max_map_size`",
+                    bytes(file.map_limit)
+                );
+                self.add("map", message);
+            }
+            for reader in &file.readers {
+                if reader.age >= OLD && reader.commits_behind > 0 {
+                    let message = format!(
+                        "process {} has a read transaction of `{path}` for {} minutes, so the file grows with each commit; end it",
+                        reader.process,
+                        reader.age.as_secs() / 60
+                    );
+                    self.add("reader", message);
+                }
+            }
+        }
+    }
+
+    fn add_commits(&mut self, store: &Store) {
+        if let Some(reason) = store.journal().and_then(|journal| journal.refused) {
+            let message = format!("commits are refused: {reason}; open the store again");
+            self.add("journal", message);
+        }
+        if let Some(failed) = store.commits().failed {
+            self.add("commits", format!("the last commit has failed: {}", failed.message));
+        }
     }
 
     fn add_shards(&mut self, store: &Store) {
@@ -231,12 +293,20 @@ impl Found {
         let Some(txn) = self.unless(store.read()) else { return };
         for table in store.untyped_tables() {
             let name = table.name();
-            if let Some(lag) = self.unless(table.lag(&txn)).flatten()
-                && lag.dead_letters > 0
-            {
-                let message =
-                    format!("{} messages of `{name}` could not be applied", lag.dead_letters);
-                self.add("dead_letters", message);
+            if let Some(lag) = self.unless(table.lag(&txn)).flatten() {
+                if lag.dead_letters > 0 {
+                    let message =
+                        format!("{} messages of `{name}` could not be applied", lag.dead_letters);
+                    self.add("dead_letters", message);
+                }
+                if lag.behind >= OLD {
+                    let message = format!(
+                        "the eventual indexes of `{name}` are {} minutes behind, with {} messages; run an index worker",
+                        lag.behind.as_secs() / 60,
+                        lag.messages
+                    );
+                    self.add("queue", message);
+                }
             }
             for own in self.unless(table.change_consumers(&txn)).unwrap_or_default() {
                 if own.missed > 0 {

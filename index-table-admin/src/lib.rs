@@ -58,6 +58,7 @@ mod value;
 use std::process::ExitCode;
 
 pub use health::{Health, Reason, health};
+pub use page::metrics;
 pub use page::{router, router_with_all_rows, router_with_rows};
 pub use typed::{Row, Tables};
 

@@ -53,8 +53,8 @@ pub use query::{
 pub use store::Call;
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{
-    ArchiveLag, Backup, Follower, FollowerLag, GroupWriter, LostRange, QueueFull, ReadTxn, Readers,
-    RestoreArchive, SalvageReport, SalvagedTable, ShardId, Store, Submission, Submitted,
+    ArchiveLag, Backup, DataFileInfo, Follower, FollowerLag, GroupWriter, JournalInfo, LostRange,
+    OtherReader, QueueFull, ReadTxn, Readers, RestoreArchive, SalvageReport, SalvagedTable, ShardId, Store, Submission, Submitted,
     TransactionResult, WriteTxn,
 };
 pub use table::{
@@ -80,7 +80,7 @@ pub use upkeep::{
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };
-pub use usage::{IndexUsage, Progress, Stats, Usage};
+pub use usage::{Commits, FailedCommit, IndexUsage, Progress, Stats, Usage};
 pub use write::{
     queue::{IndexToken, Lag},
     watch::Lagged,

@@ -6,13 +6,38 @@ use std::{
 };
 
 use index_table::{
-    __private::admin::Latency,
-    Error, IndexState,
-    report::{ChangeConsumer, MoveInfo, ShardStatus},
+    __private::admin::{Latency, checked},
+    Error, IndexState, Store,
+    report::{ChangeConsumer, DataFileInfo, MoveInfo, ShardStatus},
 };
 
 use super::Page;
 use crate::failure::Failure;
+
+/// Returns the metrics of an open store in the text format of Prometheus, as the path `/metrics` of a [`router`](crate::router)
+/// does, for a service with another server or its own path. The content type is `text/plain; version=0.0.4`. The guide has the
+/// [metrics](index_table::guide::admin#metrics), and the directory `monitoring` of this crate has alert rules and a dashboard.
+///
+/// What can't be read is left out, and counted by `index_table_metrics_failed`.
+///
+/// Cost: that of [`Store::sizes`], [`Store::data_files`] and of the queues and consumers of each table. A router counts the sizes at
+/// most every 10 seconds; this function counts them in each call. It blocks its thread.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let store = index_table::Store::open(dir.path())?;
+/// assert!(index_table_admin::metrics(&store).contains("index_table_commits_total 0"));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub fn metrics(store: &Store) -> String {
+    let page = Page::new(store.clone(), &[]);
+    checked(|| text(&page))
+}
 
 /// The text so far.
 #[derive(Default)]
@@ -82,6 +107,8 @@ fn sample<'s>(labels: impl Into<Vec<(&'s str, &'s str)>>, value: impl Display) -
 
 pub(super) fn text(page: &Page) -> String {
     let mut text = Text::default();
+    let version = sample([("version", env!("CARGO_PKG_VERSION"))], 1);
+    text.metric("build_info", "gauge", "The release of this program's index-table-admin.", [version]);
     // A part that can't be read, for example because of a damaged page, must not hide the others.
     let mut failed = Vec::new();
     let mut part = |name: &'static str, outcome: Result<usize, Failure>| {
@@ -89,6 +116,9 @@ pub(super) fn text(page: &Page) -> String {
     };
     part("sizes", sizes(&mut text, page));
     part("states", states(&mut text, page).map(|()| 0));
+    part("files", files(&mut text, page).map(|()| 0));
+    journal(&mut text, page);
+    commits(&mut text, page);
     usage(&mut text, page);
     latencies(&mut text, page);
     part("queues", lag(&mut text, page));
@@ -119,6 +149,74 @@ pub(super) fn text(page: &Page) -> String {
     text.0
 }
 
+/// The data files, their disks, and the readers of other processes.
+fn files(text: &mut Text, page: &Page) -> Result<(), Failure> {
+    let files = page.store.data_files()?;
+    let each = |value: fn(&DataFileInfo) -> Option<u64>| {
+        let label = |file| move |value| sample([("shard", shard_of(file))], value);
+        files.iter().filter_map(move |file| value(file).map(label(file)))
+    };
+    let mut gauge = |name: &str, help: &str, value: fn(&DataFileInfo) -> Option<u64>| {
+        text.metric(name, "gauge", help, each(value));
+    };
+    gauge("data_file_bytes", "Bytes of a data file.", |file| Some(file.bytes));
+    gauge("data_file_free_bytes", "Bytes of pages that commits use again.", |file| file.free);
+    let help = "Whether a data file was removed, renamed or replaced.";
+    gauge("data_file_replaced", help, |file| Some(file.is_replaced.into()));
+    gauge("map_bytes", "Bytes of the map of a data file.", |file| Some(file.map));
+    gauge("map_used_bytes", "Bytes of the map up to the last page.", |file| file.mapped);
+    gauge("map_limit_bytes", "Bytes up to which the map grows.", |file| Some(file.map_limit));
+    gauge("disk_bytes", "Bytes of the disk of a data file.", |file| file.disk);
+    gauge("disk_free_bytes", "Bytes of this disk that are left.", |file| file.disk_free);
+    gauge("last_commit_number", "Number of the last commit.", |file| Some(file.last_commit));
+    gauge("other_readers", "Read transactions of other processes.", |file| {
+        u64::try_from(file.readers.len()).ok()
+    });
+    let help = "Commits since the oldest snapshot of another process.";
+    gauge("other_readers_commits_behind", help, |file| {
+        Some(file.readers.iter().map(|reader| reader.commits_behind).max().unwrap_or(0))
+    });
+    let oldest = files.iter().map(|file| {
+        let oldest = file.readers.iter().map(|reader| reader.age).max().unwrap_or_default();
+        sample([("shard", shard_of(file))], oldest.as_secs_f64())
+    });
+    let help = "Age of the oldest read transaction of another process, since it was first seen here.";
+    text.metric("oldest_other_reader_seconds", "gauge", help, oldest);
+    Ok(())
+}
+
+fn shard_of(file: &DataFileInfo) -> &str {
+    &file.shard
+}
+
+fn journal(text: &mut Text, page: &Page) {
+    let Some(journal) = page.store.journal() else { return };
+    let bytes = sample([], journal.bytes);
+    text.metric("journal_bytes", "gauge", "Bytes of the files of the journal.", [bytes]);
+    let age = journal.checkpoint_age.unwrap_or_default().as_secs_f64();
+    let help = "Age of the last checkpoint; 0 without later changes.";
+    text.metric("checkpoint_age_seconds", "gauge", help, [sample([], age)]);
+    let refused = u8::from(journal.refused.is_some());
+    let help = "Whether the store has to be opened again, because nothing is written any more.";
+    text.metric("journal_refused", "gauge", help, [sample([], refused)]);
+}
+
+fn commits(text: &mut Text, page: &Page) {
+    let commits = page.store.commits();
+    let help = "Committed transactions with changed rows.";
+    text.metric("commits_total", "counter", help, [sample([], commits.count)]);
+    let failures = commits.failures.iter();
+    let failures = failures.map(|(kind, count)| sample([("kind", *kind)], count));
+    text.metric("commit_failures_total", "counter", "Commits that failed.", failures);
+    let failed = u8::from(commits.failed.is_some());
+    let help = "Whether the last commit has failed, other than by a conflict.";
+    text.metric("last_commit_failed", "gauge", help, [sample([], failed)]);
+    let last = commits.last.and_then(|last| last.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let last = last.map(|last| sample([], last.as_secs_f64()));
+    let help = "Time of the last commit of this process, in seconds since 1970.";
+    text.metric("last_commit_timestamp_seconds", "gauge", help, last);
+}
+
 /// Returns the number of parts that are left out.
 fn sizes(text: &mut Text, page: &Page) -> Result<usize, Failure> {
     let sizes = page.sizes()?;
@@ -142,6 +240,9 @@ fn sizes(text: &mut Text, page: &Page) -> Result<usize, Failure> {
             size.aggregates.iter().map(move |aggregate| (labels(aggregate.name), aggregate))
         })
     };
+    let streams = sizes.iter().filter(|size| size.change_bytes > 0);
+    let streams = streams.map(|size| sample([("table", size.table)], size.change_bytes));
+    text.metric("change_stream_bytes", "gauge", "Bytes of the pages of a change stream.", streams);
     let groups = aggregates().map(|(labels, aggregate)| sample(labels, aggregate.groups));
     text.metric("aggregate_groups", "gauge", "Groups of an aggregate.", groups);
     let bytes = aggregates().map(|(labels, aggregate)| sample(labels, aggregate.bytes));
@@ -260,6 +361,10 @@ fn consumers(text: &mut Text, page: &Page) -> Result<usize, Failure> {
 /// The archive, and the follower.
 fn copies(text: &mut Text, page: &Page) -> Result<(), Failure> {
     let archive = page.store.archive_lag();
+    if let Some(lag) = &archive {
+        let help = "Whether the archive has a base for the commits since the last gap.";
+        text.metric("archive_has_base", "gauge", help, [sample([], u8::from(lag.has_base))]);
+    }
     let archive = archive.map(|lag| (lag.commits, lag.bytes, lag.time, lag.error.is_some()));
     let follower = page.follower_lag()?;
     let follower = follower
@@ -330,6 +435,8 @@ fn shards(text: &mut Text, page: &Page) -> Result<(), Failure> {
         })
     };
     text.metric("move_rows", "gauge", "Rows that a move has copied.", of_moves(|own| own.rows));
+    let age = of_moves(|own| own.begun.elapsed().unwrap_or_default().as_secs());
+    text.metric("move_age_seconds", "gauge", "Time since a move began.", age);
     let total = of_moves(|own| own.total.unwrap_or(0));
     text.metric(
         "move_rows_to_copy",

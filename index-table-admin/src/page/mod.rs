@@ -59,6 +59,7 @@ use crate::{
 
 pub(crate) use connections::Connections;
 pub(crate) use guard::Token;
+pub use metrics::metrics;
 
 /// The time for which counted sizes are shown.
 const FRESH: Duration = Duration::from_secs(10);
@@ -182,7 +183,7 @@ fn build(page: Page) -> Router {
         .route("/", get(overview))
         .route("/shards", get(shards))
         .route("/streams", get(streams))
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(metrics_text))
         .route("/healthz", get(healthz))
         .route("/style.css", get(async || asset("text/css", include_str!("style.css"))))
         .route("/live.js", get(async || asset("text/javascript", include_str!("live.js"))))
@@ -424,7 +425,7 @@ async fn streams(State(page): State<Arc<Page>>) -> Response {
     show(page, "", streams::view).await
 }
 
-async fn metrics(State(page): State<Arc<Page>>) -> Response {
+async fn metrics_text(State(page): State<Arc<Page>>) -> Response {
     read(page, "text/plain; version=0.0.4; charset=utf-8", "", |page| Ok(metrics::text(page))).await
 }
 

@@ -29,7 +29,7 @@ use crate::{
         schema::Source,
     },
     placement::Tables,
-    usage::{Durations, Requests, TableCounters},
+    usage::{Durations, Outcomes, Requests, TableCounters},
     write::{Scratch, SharedTable, changes::Orders, queue::Signals, watch::Watchers},
 };
 
@@ -62,6 +62,7 @@ pub(crate) struct Inner {
     opened: Arc<AtomicU64>,
     /// The durations of some commits.
     pub(crate) commits: Durations,
+    pub(crate) outcomes: Outcomes,
     /// The transactions, in a store with one shard.
     pub(crate) requests: Requests,
     /// The follower that applies commits to the store.
@@ -171,6 +172,7 @@ impl Inner {
             opening,
             opened,
             commits,
+            outcomes: Outcomes::default(),
             requests: Requests::default(),
             follower,
             lists,

@@ -12,6 +12,7 @@ mod follower;
 mod group;
 mod inner;
 mod lists;
+mod monitoring;
 mod open_table;
 #[cfg(feature = "async")]
 mod orders;
@@ -40,6 +41,7 @@ pub(crate) use group::RowKey;
 pub use group::{GroupWriter, QueueFull, Submission, Submitted};
 pub(crate) use inner::{Declared, Inner, Renewed, WriterGuard};
 pub(crate) use open_table::OpenTable;
+pub use monitoring::{DataFileInfo, JournalInfo, OtherReader};
 pub use outcome::TransactionResult;
 pub use readers::Readers;
 pub use salvage::{LostRange, SalvageReport, SalvagedTable};

@@ -35,6 +35,8 @@ pub struct TableSize {
     pub indexes: Vec<IndexSize>,
     /// The sizes of the aggregates, in the order of their declaration.
     pub aggregates: Vec<AggregateSize>,
+    /// The bytes of the pages of the change stream; 0 without one, and for a store in memory.
+    pub change_bytes: u64,
 }
 
 /// The size of an index; see [`TableSize`].
@@ -72,11 +74,12 @@ pub struct StoreReport {
 }
 
 impl TableSize {
-    /// Returns the bytes of the rows, the indexes and the aggregates.
+    /// Returns the bytes of the rows, the indexes, the aggregates and the change stream.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         let indexes = self.indexes.iter().map(|index| index.bytes);
         self.bytes
+            + self.change_bytes
             + indexes.chain(self.aggregates.iter().map(|aggregate| aggregate.bytes)).sum::<u64>()
     }
 }
@@ -175,8 +178,8 @@ impl Store {
     /// Returns the numbers of rows, entries and groups of all tables that are in use, and their bytes in the file,
     /// by name.
     ///
-    /// Bytes are counted as whole pages. Free pages of the file, the catalog, the queues of eventual
-    /// indexes and the change streams are not counted. The rows of a reference table are counted once, and the bytes of all of its
+    /// Bytes are counted as whole pages. Free pages of the file ([`data_files`](Store::data_files) has them), the catalog and the queues of
+    /// eventual indexes are not counted. The rows of a reference table are counted once, and the bytes of all of its
     /// copies.
     ///
     /// Cost: the same as [`Scan::count`](crate::Scan::count) for each index.
@@ -270,7 +273,14 @@ impl Store {
                     Ok(AggregateSize { name: declared.name, groups, bytes })
                 });
             let aggregates = aggregates.collect::<Result<_>>()?;
-            Ok(Some(TableSize { table: table.schema.name, rows, bytes, indexes, aggregates }))
+            let mut change_bytes = 0;
+            if table.rows.changes.is_some() {
+                for (reader, _) in &parts {
+                    change_bytes += reader.bytes_of_space(Space::Changes)?;
+                }
+            }
+            let table = table.schema.name;
+            Ok(Some(TableSize { table, rows, bytes, indexes, aggregates, change_bytes }))
         };
         tables.iter().filter_map(|table| size(table).transpose()).collect()
     }
@@ -337,14 +347,18 @@ impl Store {
 
 impl fmt::Display for TableSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, rows, bytes, indexes, aggregates } = self;
+        let Self { table, rows, bytes, indexes, aggregates, change_bytes } = self;
         writeln!(f, "table `{table}`: {rows} rows, {bytes} bytes")?;
         for IndexSize { name, entries, bytes } in indexes {
             writeln!(f, "  index `{name}`: {entries} entries, {bytes} bytes")?;
         }
         aggregates.iter().try_for_each(|AggregateSize { name, groups, bytes }| {
             writeln!(f, "  aggregate `{name}`: {groups} groups, {bytes} bytes")
-        })
+        })?;
+        if *change_bytes > 0 {
+            writeln!(f, "  changes: {change_bytes} bytes")?;
+        }
+        Ok(())
     }
 }
 

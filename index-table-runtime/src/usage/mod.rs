@@ -3,6 +3,7 @@
 mod advice;
 mod counters;
 mod latency;
+mod outcomes;
 mod progress;
 mod show;
 mod stats;
@@ -13,6 +14,8 @@ pub(crate) mod trace;
 pub(crate) use counters::{ReadCounters, Requests, RowWrite, TableCounters, Tally};
 pub use latency::Latency;
 pub(crate) use latency::{Durations, begin_commit};
+pub(crate) use outcomes::Outcomes;
+pub use outcomes::{Commits, FailedCommit};
 pub use progress::Progress;
 pub(crate) use progress::ProgressReporter;
 pub(crate) use show::lines;

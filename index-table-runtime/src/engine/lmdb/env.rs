@@ -19,6 +19,7 @@ use super::{
     names::{Database, Env},
     opened::Files,
     slots,
+    space::Seen,
     turn::Writing,
 };
 use crate::{
@@ -70,6 +71,8 @@ pub(crate) struct Engine {
     pub(super) kept: AtomicU64,
     /// The tables of which this process has seen the lists in the file, with the beginnings of the names of their databases.
     pub(super) kept_tables: Mutex<BTreeMap<&'static str, String>>,
+    /// The read transactions of other processes.
+    pub(super) seen: Mutex<Seen>,
     /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.
     pub(super) is_joining: AtomicBool,
 }

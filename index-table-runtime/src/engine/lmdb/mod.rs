@@ -62,6 +62,7 @@ mod shared;
 mod short;
 mod size;
 mod slots;
+mod space;
 mod tables;
 mod together;
 mod turn;
@@ -82,6 +83,7 @@ pub(crate) use journal::archive::{
     restore_shards::{ManagerEntries, Parts},
     watched::WatchedRows,
 };
+pub(crate) use journal::member::JournalState;
 pub(crate) use journal::shards::SharedJournal;
 pub(crate) use journalled::ManagerArchive;
 pub(crate) use layout::layout;
@@ -91,6 +93,7 @@ pub(crate) use salvage::{Salvaged, salvage, salvaged_size};
 #[cfg(feature = "fuzzing")]
 pub(crate) use short::fuzz as fuzz_block;
 pub(crate) use slots::slots_of_open;
+pub(crate) use space::FileState;
 pub(crate) use tables::Tables;
 pub(crate) use together::Prepared;
 pub(crate) use txn::Txn;

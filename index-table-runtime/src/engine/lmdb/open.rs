@@ -42,6 +42,7 @@ use super::{
     read_only,
     reserve::Reserve,
     size,
+    space::number_of,
     turn::Writing,
 };
 use crate::{
@@ -161,6 +162,7 @@ impl Engine {
         Self::refuse_lost(writing)?;
         if let Some(files) = engine.gate.inside_mut() {
             files.presence = presence;
+            files.file = number_of(&opening.file);
         }
         Ok(engine)
     }
@@ -240,7 +242,7 @@ impl Engine {
         if let Some(lock_file) = lock_file {
             paths.add(path.join(LOCK_FILE), lock_file);
         }
-        let files = Files { env, reserve, slots, presence, _counted: counted };
+        let files = Files { env, reserve, slots, presence, file: None, _counted: counted };
         let engine = Self {
             path: path.to_owned(),
             forks: fork::forks(),
@@ -267,6 +269,7 @@ impl Engine {
             lists: RwLock::default(),
             kept: AtomicU64::new(0),
             kept_tables: Mutex::default(),
+            seen: Mutex::default(),
             is_joining: AtomicBool::new(false),
         };
         // The slots of ended processes would prevent the reuse of pages. A journal that is about to start

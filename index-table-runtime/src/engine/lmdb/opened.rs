@@ -8,6 +8,7 @@ use super::{
     process::Counted,
     reserve::Reserve,
 };
+use crate::engine::files::FileId;
 
 /// The open files of an environment. They are closed in this order.
 pub(super) struct Files {
@@ -17,5 +18,7 @@ pub(super) struct Files {
     pub(super) slots: OnceLock<Arc<Slots>>,
     /// The mark that this process has the store open. Dropped after the environment.
     pub(super) presence: Presence,
+    /// The number of the data file, once it is known, on systems with numbers of files.
+    pub(super) file: Option<FileId>,
     pub(super) _counted: Counted,
 }

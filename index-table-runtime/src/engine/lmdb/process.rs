@@ -6,13 +6,15 @@ pub(super) use os::{
     file_limit, has_address_space, is_eio, is_read_only, limit, page_size, space, write_back,
 };
 
-/// The space that is left on a disk, in bytes.
+/// The space of a disk, in bytes: what is left, and all.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Space {
     /// For users without privileges.
     pub(super) available: u64,
     /// For all users.
     pub(super) free: u64,
+    /// Those of the disk as a whole.
+    pub(super) total: u64,
 }
 
 /// A limit of the process that a call has reached.
@@ -121,7 +123,7 @@ mod os {
         Ok(found.f_flag & libc::ST_RDONLY != 0)
     }
 
-    /// Returns the space that is left on the disk of a directory; `None` if it is not known.
+    /// Returns the space of the disk of a directory; `None` if it is not known.
     pub(in crate::engine::lmdb) fn space(directory: &Path) -> Option<Space> {
         let path = CString::new(directory.as_os_str().as_bytes()).ok()?;
         let mut found = MaybeUninit::<libc::statvfs>::uninit();
@@ -133,10 +135,10 @@ mod os {
             found.assume_init()
         };
         #[allow(clippy::useless_conversion, reason = "the numbers are narrower on some systems")]
-        let [block, available, free] =
-            [found.f_frsize, found.f_bavail, found.f_bfree].map(u64::from);
+        let [block, available, free, total] =
+            [found.f_frsize, found.f_bavail, found.f_bfree, found.f_blocks].map(u64::from);
         let bytes = |blocks: u64| blocks.saturating_mul(block);
-        Some(Space { available: bytes(available), free: bytes(free) })
+        Some(Space { available: bytes(available), free: bytes(free), total: bytes(total) })
     }
 
     /// Writes the changed pages of a part of a file to the disk and waits for them. This is no sync: the disk may keep

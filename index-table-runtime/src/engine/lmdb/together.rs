@@ -100,7 +100,7 @@ impl Part<'_> {
     /// Checks that the disk has space for a small commit of LMDB, which can't be taken back if another file has the commit
     /// already.
     fn check_space(&mut self) -> Result<(), CommitFailure> {
-        let Some(Space { available, free }) = process::space(&self.engine.path) else {
+        let Some(Space { available, free, .. }) = process::space(&self.engine.path) else {
             self.margin = self.margin(u64::MAX);
             return Ok(());
         };

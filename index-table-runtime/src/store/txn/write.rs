@@ -313,7 +313,12 @@ impl<'s> WriteTxn<'s> {
     }
 
     /// [`commit`](WriteTxn::commit), with an error that states whether the commit may have been applied.
-    pub(crate) fn try_commit(mut self) -> Result<(), CommitFailure> {
+    pub(crate) fn try_commit(self) -> Result<(), CommitFailure> {
+        let outcomes = &self.guard.store().outcomes;
+        self.commit_once().inspect_err(|failure| outcomes.failed(failure))
+    }
+
+    fn commit_once(mut self) -> Result<(), CommitFailure> {
         span!(DEBUG, "commit");
         self.written.end();
         if self.is_autocommit() {
@@ -341,6 +346,7 @@ impl<'s> WriteTxn<'s> {
             store.signals.notify();
         }
         if written.iter().any(|Written { tally, .. }| tally.row_count() > 0) {
+            store.outcomes.committed();
             store.commits_seen.notify_waiting();
             store.requests.write();
             if begun != 0 {

@@ -93,7 +93,7 @@ impl Common {
     }
 
     /// Whether a shard has changes. The caller has the lock of the state, so this must not wait for a commit.
-    fn has_changes(&self) -> bool {
+    pub(super) fn has_changes(&self) -> bool {
         self.shards.iter().any(|shard| {
             let Some(open) = shard.open.try_lock() else { return true };
             open.as_ref().is_some_and(|open| open.number > open.saved.number)

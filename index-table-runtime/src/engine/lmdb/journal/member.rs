@@ -1,6 +1,7 @@
 //! A member of a journal: a data file that this process writes. A store with one data file is the only member of its journal.
 
 use std::{
+    fs,
     path::PathBuf,
     sync::{Arc, atomic::Ordering::SeqCst},
     time::Duration,
@@ -27,6 +28,16 @@ pub(in crate::engine::lmdb) struct Member {
     pub(super) common: Arc<Common>,
     /// The position among the shards of the journal.
     pub(super) at: usize,
+}
+
+/// A journal as an operator sees it.
+pub(crate) struct JournalState {
+    /// The bytes of its files.
+    pub(crate) bytes: u64,
+    /// The time since the last checkpoint, if there have been changes since.
+    pub(crate) checkpoint_age: Option<Duration>,
+    /// The reason why nothing is written any more.
+    pub(crate) refused: Option<&'static str>,
 }
 
 /// A lock that excludes other commits of a shard, and checkpoints.
@@ -72,6 +83,17 @@ impl Member {
     /// Returns the paths and the numbers of the files of the journal.
     pub(in crate::engine::lmdb) fn files(&self) -> impl Iterator<Item = (PathBuf, FileId)> {
         self.common.files.paths()
+    }
+
+    /// Returns the state of the journal.
+    pub(in crate::engine::lmdb) fn state(&self) -> JournalState {
+        let length = |(path, _)| fs::metadata(path).map_or(0, |file| file.len());
+        let age = self.common.lock().since.elapsed();
+        JournalState {
+            bytes: self.files().map(length).sum(),
+            checkpoint_age: self.common.has_changes().then_some(age),
+            refused: self.refused(),
+        }
     }
 
     /// Returns the slots, which have to stay open as long as the environment.

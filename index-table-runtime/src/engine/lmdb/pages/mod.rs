@@ -250,6 +250,17 @@ fn wrong_numbers([first, second]: &[Meta; 2]) -> Option<String> {
         .then(|| format!("the state of transaction {lesser} has pages that a later one lacks"))
 }
 
+/// Returns the bytes up to the last page, and those of the pages in use, in the state of the transaction `txn`, which must be pinned.
+/// `None` if the file no longer has this state, or its names can't be read.
+pub(super) fn in_use(path: &Path, txn: u64) -> Option<(u64, u64)> {
+    let mut file = File::open(path).ok()?;
+    let metas = metas(&mut file).ok()?;
+    let meta = metas.iter().find(|meta| meta.txn == txn)?;
+    let used = used(meta, |offset, page| guard::read_at(&file, offset, page))?;
+    let all = meta.last_page.saturating_add(1).saturating_mul(meta.page_size());
+    Some((all, used))
+}
+
 /// Returns the number of the last transaction in a file that no process has open.
 pub(super) fn last_txn(path: &Path) -> Result<u64, Fault> {
     let [first, second] = metas(&mut File::open(path)?)?;

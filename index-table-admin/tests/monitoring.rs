@@ -1,0 +1,242 @@
+//! What an operator watches: the metrics with their alert rules and dashboard, and the reasons of a service's health.
+
+#[path = "support/disk.rs"]
+mod disk;
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use index_table::{Error, Store};
+use index_table_admin::{health, metrics};
+use support::{
+    Customer, CustomerRepository, EventRepository, OrderRepository, customer, event, plain, sharded,
+};
+
+fn monitoring(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("monitoring").join(file)
+}
+
+/// Returns the names of metrics in a text.
+fn names(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    words.filter(|word| word.starts_with("index_table_")).map(str::to_owned).collect()
+}
+
+/// Returns the names of the metrics of a store with an archive, eventual indexes and a change stream, and of a store with shards.
+fn declared() -> BTreeSet<String> {
+    let (dir, shards) = (tempfile::tempdir().expect("a directory"), sharded());
+    let options = Store::options().archive(dir.path().join("archive"));
+    let store = options.open(dir.path().join("shop")).expect("a store");
+    let _events = EventRepository::open(&store).expect("a table");
+    let with_shards = Store::open(shards.path()).expect("a store");
+    let _orders = OrderRepository::open(&with_shards).expect("a table");
+    let text = metrics(&store) + &metrics(&with_shards);
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+/// Returns the metric of a name of the text format: a histogram has three names, and a follower has the metrics of an archive.
+fn metric(name: &str) -> String {
+    let parts = ["_bucket", "_count", "_sum"];
+    let whole = parts.into_iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
+    whole.replace("index_table_follower_", "index_table_archive_")
+}
+
+#[test]
+fn alerts_and_the_dashboard_use_metrics_that_exist() {
+    let all = declared();
+    let mut used = BTreeSet::new();
+    for file in ["alerts.yml", "alerts_test.yml", "dashboard.json"] {
+        let text = fs::read_to_string(monitoring(file)).expect("a file");
+        for name in names(&text) {
+            assert!(all.contains(&metric(&name)), "{file}: {name}");
+            used.insert(metric(&name));
+        }
+    }
+    assert!(used.len() > 30, "{used:?}");
+    let text = fs::read_to_string(monitoring("dashboard.json")).expect("a file");
+    let dashboard: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(dashboard["panels"].as_array().is_some_and(|panels| panels.len() > 20));
+}
+
+#[test]
+fn each_metric_is_in_the_guide() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/guide/admin.md");
+    let known = names(&fs::read_to_string(guide).expect("the guide"));
+    let all = declared();
+    assert!(all.len() > 50);
+    for name in all {
+        assert!(known.contains(&name), "{name} is not in the guide");
+    }
+}
+
+/// Prometheus's tool, if it is installed; CI has it.
+fn promtool(arguments: &[&str], input: &str) -> bool {
+    let mut command = Command::new("promtool");
+    command.args(arguments).current_dir(monitoring("")).stdin(Stdio::piped());
+    let mut tool = match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
+        Ok(tool) => tool,
+        Err(error) => {
+            let is_needed = std::env::var_os("INDEX_TABLE_PROMTOOL_TESTS").is_some();
+            assert!(!is_needed, "promtool can't be run: {error}");
+            eprintln!("promtool is not installed, so its checks are left out");
+            return false;
+        }
+    };
+    tool.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("written");
+    let output = tool.wait_with_output().expect("a process");
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    true
+}
+
+#[test]
+fn promtool_accepts_rules_and_metrics() {
+    let dir = plain(3);
+    let store = Store::open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    store.transaction(|txn| customers.insert(txn, &customer(4))).expect("a commit");
+    let all = promtool(&["check", "rules", "alerts.yml"], "")
+        && promtool(&["test", "rules", "alerts_test.yml"], "")
+        && promtool(&["check", "metrics"], &metrics(&store));
+    eprintln!("checked: {all}");
+}
+
+/// Returns the value of a metric of a store with one data file.
+fn value(store: &Store, name: &str) -> f64 {
+    let text = metrics(store);
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.rsplit_once(' '));
+    line.unwrap_or_else(|| panic!("{name}: {text}")).1.parse().expect("a number")
+}
+
+fn kinds(store: &Store) -> Vec<&'static str> {
+    health(store).reasons.iter().map(|reason| reason.kind).collect()
+}
+
+#[test]
+fn files_journal_and_commits_are_measured() {
+    let dir = plain(2000);
+    let store = Store::open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    assert_eq!(value(&store, "index_table_commits_total"), 0.0);
+    store
+        .transaction(|txn| (0..1500).try_for_each(|id| customers.delete(txn, id).map(drop)))
+        .expect("a commit");
+    store.transaction(|txn| customers.put(txn, &customer(3))).expect("a commit");
+    assert_eq!(value(&store, "index_table_commits_total"), 2.0);
+    let [file] = &store.data_files().expect("files")[..] else { panic!("one file") };
+    let free = file.free.expect("intact pages");
+    // Three quarters of the rows are gone.
+    assert!(free > file.bytes / 3 && file.mapped.is_some_and(|all| free < all), "{file:?}");
+    assert!(file.disk > file.disk_free && file.map <= file.map_limit, "{file:?}");
+    assert_eq!((file.shard.as_str(), file.is_replaced, file.readers.len()), ("main", false, 0));
+    assert!(value(&store, "index_table_journal_bytes") >= f64::from(3 << 18));
+    let age = value(&store, "index_table_last_commit_timestamp_seconds");
+    let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs_f64();
+    assert!((0.0..600.0).contains(&(now - age)), "{age} {now}");
+    assert_eq!(kinds(&store), [""; 0]);
+}
+
+#[test]
+fn a_reader_of_another_process_is_found() {
+    let dir = plain(20_000);
+    let store = Store::open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    assert_eq!(value(&store, "index_table_other_readers{"), 0.0);
+    // Nobody reads the pipe, so the process waits in its read transaction.
+    let tool = process::example("../index-table");
+    let mut dump = Command::new(tool)
+        .arg("dump")
+        .arg(dir.path())
+        .arg("customers")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let begun = Instant::now();
+    while value(&store, "index_table_other_readers{") < 1.0 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no reader");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    store.transaction(|txn| customers.put(txn, &customer(3))).expect("a commit");
+    store.transaction(|txn| customers.put(txn, &customer(2))).expect("a commit");
+    let first = value(&store, "index_table_oldest_other_reader_seconds");
+    let files = store.data_files().expect("files");
+    assert_eq!(files[0].readers.len(), 1, "{files:?}");
+    assert_eq!(files[0].readers[0].process, dump.id());
+    assert!(files[0].readers[0].commits_behind >= 1, "{files:?}");
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(value(&store, "index_table_oldest_other_reader_seconds") >= first + 0.05);
+    dump.kill().expect("killed");
+    dump.wait().expect("ended");
+    store.clear_stale_readers().expect("cleared");
+    assert_eq!(value(&store, "index_table_oldest_other_reader_seconds"), 0.0);
+}
+
+#[test]
+fn a_replaced_directory_is_the_first_reason() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, away) = (dir.path().join("shop"), dir.path().join("away"));
+    let store = Store::open(&path).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    store.transaction(|txn| customers.insert(txn, &customer(1))).expect("a commit");
+    assert_eq!(kinds(&store), [""; 0]);
+    fs::rename(&path, &away).expect("renamed");
+    assert_eq!(kinds(&store), ["files"]);
+    // Another store in its place.
+    process::copy(&away, &path);
+    assert_eq!(kinds(&store), ["files"]);
+    let begun = Instant::now();
+    // A commit within a few milliseconds of the last check is not refused.
+    while store.transaction(|txn| customers.put(txn, &customer(2))).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        store.transaction(|txn| customers.put(txn, &customer(1))).ok();
+    }
+    assert_eq!(kinds(&store)[0], "files");
+    assert!(metrics(&store).contains("index_table_data_file_replaced{shard=\"main\"} 1"));
+    fs::remove_dir_all(&path).expect("removed");
+    fs::rename(&away, &path).expect("renamed");
+    store.transaction(|txn| customers.put(txn, &customer(4))).expect("a commit");
+    assert_eq!(kinds(&store), [""; 0]);
+}
+
+#[test]
+fn a_full_disk_is_a_reason_until_a_commit_succeeds() {
+    let Some(disk) = disk::Disk::new() else { return };
+    let store = Store::open(disk.path().join("shop")).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    let row = |id| Customer { email: Some("x".repeat(400_000)), ..customer(id) };
+    let failed = (0..20).find_map(|id| {
+        store.transaction(|txn| customers.insert(txn, &row(id))).err()
+    });
+    assert!(matches!(failed, Some(Error::DiskFull { .. })), "{failed:?}");
+    let reasons = health(&store).reasons;
+    assert_eq!((reasons[0].kind, reasons[1].kind), ("commits", "disk"), "{reasons:?}");
+    assert!(value(&store, "index_table_commit_failures_total{kind=\"disk_full\"}") >= 1.0);
+    assert_eq!(value(&store, "index_table_last_commit_failed"), 1.0);
+    let deleted = (0..20).find(|id| {
+        matches!(store.transaction(|txn| customers.delete(txn, *id)), Ok(true))
+    });
+    assert!(deleted.is_some());
+    assert_eq!(kinds(&store), ["disk"]);
+}
+
+#[test]
+fn a_map_near_its_limit_is_a_reason() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Store::options().map_size(1 << 20).max_map_size(1 << 20);
+    let store = options.open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    let row = |id| Customer { email: Some("x".repeat(50_000)), ..customer(id) };
+    let failed =
+        (0..20).find_map(|id| store.transaction(|txn| customers.insert(txn, &row(id))).err());
+    assert!(matches!(failed, Some(Error::MapFull { .. })), "{failed:?}");
+    assert!(kinds(&store).contains(&"map"), "{:?}", health(&store));
+}
