@@ -127,11 +127,12 @@ pub(crate) const fn kind_of(error: &Error) -> &'static str {
 
 /// The kinds of reasons, the most urgent first.
 const ORDER: [&str; 21] = [
+    // What is read from another file is no damage.
+    "files",
     "damage",
     "unreadable",
     "error",
     "busy",
-    "files",
     "journal",
     "commits",
     "disk",

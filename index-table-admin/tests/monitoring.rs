@@ -1,5 +1,6 @@
 //! What an operator watches: the metrics with their alert rules and dashboard, and the reasons of a service's health.
 
+#[cfg(target_os = "linux")]
 #[path = "support/disk.rs"]
 mod disk;
 #[path = "support/process.rs"]
@@ -18,7 +19,7 @@ use std::{
 use index_table::{Error, Store};
 use index_table_admin::{health, metrics};
 use support::{
-    Customer, CustomerRepository, EventRepository, OrderRepository, customer, event, plain, sharded,
+    CustomerRepository, Event, EventRepository, OrderRepository, customer, event, plain, sharded,
 };
 
 fn monitoring(file: &str) -> PathBuf {
@@ -165,13 +166,14 @@ fn a_reader_of_another_process_is_found() {
         assert!(begun.elapsed() < Duration::from_secs(60), "no reader");
         std::thread::sleep(Duration::from_millis(20));
     }
-    store.transaction(|txn| customers.put(txn, &customer(3))).expect("a commit");
-    store.transaction(|txn| customers.put(txn, &customer(2))).expect("a commit");
+    for id in [1, 2] {
+        store.transaction(|txn| customers.delete(txn, id)).expect("a commit");
+    }
     let first = value(&store, "index_table_oldest_other_reader_seconds");
     let files = store.data_files().expect("files");
     assert_eq!(files[0].readers.len(), 1, "{files:?}");
     assert_eq!(files[0].readers[0].process, dump.id());
-    assert!(files[0].readers[0].commits_behind >= 1, "{files:?}");
+    assert!(files[0].readers[0].commits_behind >= 2, "{files:?}");
     std::thread::sleep(Duration::from_millis(50));
     assert!(value(&store, "index_table_oldest_other_reader_seconds") >= first + 0.05);
     dump.kill().expect("killed");
@@ -189,10 +191,10 @@ fn a_replaced_directory_is_the_first_reason() {
     store.transaction(|txn| customers.insert(txn, &customer(1))).expect("a commit");
     assert_eq!(kinds(&store), [""; 0]);
     fs::rename(&path, &away).expect("renamed");
-    assert_eq!(kinds(&store), ["files"]);
+    assert_eq!(kinds(&store)[0], "files");
     // Another store in its place.
     process::copy(&away, &path);
-    assert_eq!(kinds(&store), ["files"]);
+    assert_eq!(kinds(&store)[0], "files");
     let begun = Instant::now();
     // A commit within a few milliseconds of the last check is not refused.
     while store.transaction(|txn| customers.put(txn, &customer(2))).is_ok() {
@@ -207,24 +209,21 @@ fn a_replaced_directory_is_the_first_reason() {
     assert_eq!(kinds(&store), [""; 0]);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_a_reason_until_a_commit_succeeds() {
     let Some(disk) = disk::Disk::new() else { return };
     let store = Store::open(disk.path().join("shop")).expect("a store");
-    let customers = CustomerRepository::open(&store).expect("a table");
-    let row = |id| Customer { email: Some("x".repeat(400_000)), ..customer(id) };
-    let failed = (0..20).find_map(|id| {
-        store.transaction(|txn| customers.insert(txn, &row(id))).err()
-    });
+    let events = EventRepository::open(&store).expect("a table");
+    let row = |id| Event { body: "x".repeat(300_000), ..event(id) };
+    let failed = (0..20).find_map(|id| store.transaction(|txn| events.insert(txn, &row(id))).err());
     assert!(matches!(failed, Some(Error::DiskFull { .. })), "{failed:?}");
     let reasons = health(&store).reasons;
     assert_eq!((reasons[0].kind, reasons[1].kind), ("commits", "disk"), "{reasons:?}");
     assert!(value(&store, "index_table_commit_failures_total{kind=\"disk_full\"}") >= 1.0);
     assert_eq!(value(&store, "index_table_last_commit_failed"), 1.0);
-    let deleted = (0..20).find(|id| {
-        matches!(store.transaction(|txn| customers.delete(txn, *id)), Ok(true))
-    });
-    assert!(deleted.is_some());
+    disk.grow();
+    store.transaction(|txn| events.insert(txn, &row(99))).expect("a commit");
     assert_eq!(kinds(&store), ["disk"]);
 }
 
@@ -233,10 +232,9 @@ fn a_map_near_its_limit_is_a_reason() {
     let dir = tempfile::tempdir().expect("a directory");
     let options = Store::options().map_size(1 << 20).max_map_size(1 << 20);
     let store = options.open(dir.path()).expect("a store");
-    let customers = CustomerRepository::open(&store).expect("a table");
-    let row = |id| Customer { email: Some("x".repeat(50_000)), ..customer(id) };
-    let failed =
-        (0..20).find_map(|id| store.transaction(|txn| customers.insert(txn, &row(id))).err());
+    let events = EventRepository::open(&store).expect("a table");
+    let row = |id| Event { body: "x".repeat(20_000), ..event(id) };
+    let failed = (0..99).find_map(|id| store.transaction(|txn| events.insert(txn, &row(id))).err());
     assert!(matches!(failed, Some(Error::MapFull { .. })), "{failed:?}");
     assert!(kinds(&store).contains(&"map"), "{:?}", health(&store));
 }

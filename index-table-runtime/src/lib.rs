@@ -54,8 +54,8 @@ pub use store::Call;
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{
     ArchiveLag, Backup, DataFileInfo, Follower, FollowerLag, GroupWriter, JournalInfo, LostRange,
-    OtherReader, QueueFull, ReadTxn, Readers, RestoreArchive, SalvageReport, SalvagedTable, ShardId, Store, Submission, Submitted,
-    TransactionResult, WriteTxn,
+    OtherReader, QueueFull, ReadTxn, Readers, RestoreArchive, SalvageReport, SalvagedTable,
+    ShardId, Store, Submission, Submitted, TransactionResult, WriteTxn,
 };
 pub use table::{
     AggregateSize, Aggregates, ChangeBatch, ChangeWorker, Changes, EncodedKey, IndexSize, Parts,

@@ -108,7 +108,12 @@ fn sample<'s>(labels: impl Into<Vec<(&'s str, &'s str)>>, value: impl Display) -
 pub(super) fn text(page: &Page) -> String {
     let mut text = Text::default();
     let version = sample([("version", env!("CARGO_PKG_VERSION"))], 1);
-    text.metric("build_info", "gauge", "The release of this program's index-table-admin.", [version]);
+    text.metric(
+        "build_info",
+        "gauge",
+        "The release of this program's index-table-admin.",
+        [version],
+    );
     // A part that can't be read, for example because of a damaged page, must not hide the others.
     let mut failed = Vec::new();
     let mut part = |name: &'static str, outcome: Result<usize, Failure>| {
@@ -180,7 +185,8 @@ fn files(text: &mut Text, page: &Page) -> Result<(), Failure> {
         let oldest = file.readers.iter().map(|reader| reader.age).max().unwrap_or_default();
         sample([("shard", shard_of(file))], oldest.as_secs_f64())
     });
-    let help = "Age of the oldest read transaction of another process, since it was first seen here.";
+    let help =
+        "Age of the oldest read transaction of another process, since it was first seen here.";
     text.metric("oldest_other_reader_seconds", "gauge", help, oldest);
     Ok(())
 }

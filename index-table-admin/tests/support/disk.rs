@@ -27,6 +27,15 @@ impl Disk {
         self.0.path()
     }
 
+    /// Gives the disk more space.
+    #[allow(dead_code, reason = "each suite uses a part of it")]
+    pub(crate) fn grow(&self) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "remount,size=9m"]).arg(self.path());
+        assert!(mount.status().is_ok_and(|status| status.success()));
+    }
+
+    #[allow(dead_code, reason = "each suite uses a part of it")]
     pub(crate) fn files(&self) -> usize {
         std::fs::read_dir(self.path()).expect("a directory").count()
     }

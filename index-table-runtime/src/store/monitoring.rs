@@ -169,17 +169,8 @@ impl Store {
 }
 
 fn file(shard: &str, engine: &lmdb::Engine) -> Result<DataFileInfo> {
-    let FileState {
-        path,
-        is_replaced,
-        bytes,
-        pages,
-        map,
-        map_limit,
-        disk,
-        last_commit,
-        readers,
-    } = engine.file_state()?;
+    let FileState { path, is_replaced, bytes, pages, map, map_limit, disk, last_commit, readers } =
+        engine.file_state()?;
     let readers = readers.into_iter().map(|reader| OtherReader {
         process: reader.process,
         commits_behind: last_commit.saturating_sub(reader.snapshot),

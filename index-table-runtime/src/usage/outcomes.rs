@@ -91,8 +91,7 @@ impl Outcomes {
         | CommitFailure::Failed(error)) = failure;
         let mut failed = self.failed.lock();
         self.has_failed.store(true, SeqCst);
-        *failed =
-            Some(FailedCommit { kind, message: error.to_string(), time: SystemTime::now() });
+        *failed = Some(FailedCommit { kind, message: error.to_string(), time: SystemTime::now() });
     }
 
     pub(crate) fn report(&self) -> Commits {

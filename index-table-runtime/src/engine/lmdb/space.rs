@@ -118,7 +118,8 @@ mod tests {
         std::thread::sleep(Duration::from_millis(20));
         // Process 7 has another snapshot now, and 9 is new.
         let next = seen.now([(9, 4), (7, 4), (8, 3), (8, 3)].into_iter());
-        let ages: Vec<_> = next.iter().map(|own| (own.process, own.seen.as_millis() >= 20)).collect();
+        let ages: Vec<_> =
+            next.iter().map(|own| (own.process, own.seen.as_millis() >= 20)).collect();
         assert_eq!(ages, [(7, false), (8, true), (9, false)]);
         assert!(seen.now(std::iter::empty()).is_empty());
     }
