@@ -147,6 +147,22 @@ fn files_journal_and_commits_are_measured() {
 }
 
 #[test]
+fn a_change_stream_has_a_size() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Store::open(dir.path()).expect("a store");
+    let events = EventRepository::open(&store).expect("a table");
+    let _consumer = events.changes(&store, "mailer").expect("a consumer");
+    store
+        .transaction(|txn| (0..500).try_for_each(|id| events.insert(txn, &event(id))))
+        .expect("a commit");
+    let bytes = value(&store, "index_table_change_stream_bytes{table=\"events\"}");
+    assert!(bytes >= 4096.0, "{bytes}");
+    drop((events, store));
+    let text = process::text_of(&["sizes"], dir.path(), &[]);
+    assert!(text.lines().any(|line| line.contains("events") && line.contains("changes")), "{text}");
+}
+
+#[test]
 fn a_reader_of_another_process_is_found() {
     let dir = plain(20_000);
     let store = Store::open(dir.path()).expect("a store");

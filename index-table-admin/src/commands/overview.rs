@@ -186,6 +186,9 @@ pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
             let (name, groups) = (aggregate.name.to_owned(), aggregate.groups.to_string());
             grid.row([table.clone(), name, groups, bytes(aggregate.bytes)]);
         }
+        if size.change_bytes > 0 {
+            grid.row([table, "changes".to_owned(), String::new(), bytes(size.change_bytes)]);
+        }
     }
     grid.row(["all".to_owned(), String::new(), String::new(), bytes(total)]);
     Ok(out.put(&json!({ "tables": sizes, "bytes": total }), |text| out.grid(text, &mut grid))?)
