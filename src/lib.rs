@@ -87,7 +87,7 @@ pub mod report {
     pub use index_table_runtime::{
         AggregateSize, ArchiveLag, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey,
         CatalogTable, ChangeConsumer, ChangeLag, Commits, DataFileInfo, Drained, Duplicate,
-        Expired, FailedCommit, FollowerLag, HotKey, IndexSize, JournalInfo, LoadReport,
+        Expired, FailedCommit, FollowerLag, HotKey, IndexSize, Inspection, JournalInfo, LoadReport,
         LoadedShard, LostRange, MissingShard, MoveInfo, MoveState, Moved, OtherReader, PlannedMove,
         PlannedShard, RangeInfo, RebalancePlan, SalvageReport, SalvagedTable, ShardAdvice,
         ShardInfo, ShardStatus, StoreReport, TableSize, TransactionResult, Upgraded,

@@ -52,7 +52,8 @@ impl Health {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Reason {
-    /// A short name, which stays the same between releases: `damage`, `unreadable` (a table that this release can't read), `error`
+    /// A short name, which stays the same between releases: `damage`, `check` (a check, verification or scrub of this process has found
+    /// something), `backup` (the last one has failed), `unreadable` (a table that this release can't read), `error`
     /// (another error of reading the store), `busy` (the page had no answer in time), `files` (a data file was removed, renamed or
     /// replaced), `journal`, `commits` (the last commit has failed), `disk` (nearly full), `map` (nearly full), `shard`, `archive`,
     /// `archive_base`, `follower`, `behind`, `index`, `dead_letters`, `missed_changes`, `queue`, `consumer`, `move` or `reader`.
@@ -102,6 +103,7 @@ pub(crate) fn of_store(store: &Store, follower: Lag) -> Health {
         }
         found.add_files(store);
         found.add_commits(store);
+        found.add_inspections(store);
         found.add_shards(store);
         found.add_copies(store, follower);
         found.add_tables(store);
@@ -126,10 +128,11 @@ pub(crate) const fn kind_of(error: &Error) -> &'static str {
 }
 
 /// The kinds of reasons, the most urgent first.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 23] = [
     // What is read from another file is no damage.
     "files",
     "damage",
+    "check",
     "unreadable",
     "error",
     "busy",
@@ -142,6 +145,7 @@ const ORDER: [&str; 21] = [
     "archive_base",
     "follower",
     "behind",
+    "backup",
     "index",
     "dead_letters",
     "missed_changes",
@@ -224,6 +228,16 @@ impl Found {
         }
         if let Some(failed) = store.commits().failed {
             self.add("commits", format!("the last commit has failed: {}", failed.message));
+        }
+    }
+
+    fn add_inspections(&mut self, store: &Store) {
+        for own in store.inspections() {
+            let Some(problem) = own.problem else { continue };
+            let kind = if own.kind == "backup" { "backup" } else { "check" };
+            let minutes = minutes_of(own.ended.elapsed().ok());
+            let message = format!("the last {}, {minutes} minutes ago: {problem}", own.kind);
+            self.add(kind, message);
         }
     }
 

@@ -254,3 +254,32 @@ fn a_map_near_its_limit_is_a_reason() {
     assert!(matches!(failed, Some(Error::MapFull { .. })), "{failed:?}");
     assert!(kinds(&store).contains(&"map"), "{:?}", health(&store));
 }
+
+#[cfg(unix)]
+#[test]
+fn checks_and_backups_are_remembered() {
+    let dir = plain(300);
+    let store = Store::open(dir.path()).expect("a store");
+    let _customers = CustomerRepository::open(&store).expect("a table");
+    store.check().expect("an intact store");
+    assert!(store.verify().expect("a report").is_clean());
+    assert!(store.scrub(100_000).expect("a thread").wait().expect("a report").is_clean());
+    let target = tempfile::tempdir().expect("a directory");
+    store.backup_to(target.path().join("copy")).expect("a copy");
+    assert_eq!(kinds(&store), [""; 0]);
+    for kind in ["backup", "check", "scrub", "verify"] {
+        let name = format!("index_table_last_inspection_failed{{kind=\"{kind}\"}}");
+        assert_eq!(value(&store, &name), 0.0, "{kind}");
+    }
+    // The directory exists.
+    store.backup_to(target.path().join("copy")).expect_err("no copy");
+    assert_eq!(kinds(&store), ["backup"]);
+    let path = dir.path().join("data.mdb");
+    let mut file = fs::read(&path).expect("a file");
+    assert!(process::lose_rows(&mut file) > 0);
+    let pages = fs::File::options().write(true).open(&path).expect("a file");
+    std::os::unix::fs::FileExt::write_all_at(&pages, &file[8192..], 8192).expect("written");
+    store.check().expect_err("damage");
+    assert!(kinds(&store).contains(&"check"), "{:?}", health(&store));
+    assert_eq!(value(&store, "index_table_last_inspection_failed{kind=\"check\"}"), 1.0);
+}

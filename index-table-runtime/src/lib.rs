@@ -80,7 +80,7 @@ pub use upkeep::{
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };
-pub use usage::{Commits, FailedCommit, IndexUsage, Progress, Stats, Usage};
+pub use usage::{Commits, FailedCommit, IndexUsage, Inspection, Progress, Stats, Usage};
 pub use write::{
     queue::{IndexToken, Lag},
     watch::Lagged,

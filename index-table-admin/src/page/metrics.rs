@@ -124,6 +124,7 @@ pub(super) fn text(page: &Page) -> String {
     part("files", files(&mut text, page).map(|()| 0));
     journal(&mut text, page);
     commits(&mut text, page);
+    inspections(&mut text, page);
     usage(&mut text, page);
     latencies(&mut text, page);
     part("queues", lag(&mut text, page));
@@ -221,6 +222,20 @@ fn commits(text: &mut Text, page: &Page) {
     let last = last.map(|last| sample([], last.as_secs_f64()));
     let help = "Time of the last commit of this process, in seconds since 1970.";
     text.metric("last_commit_timestamp_seconds", "gauge", help, last);
+}
+
+fn inspections(text: &mut Text, page: &Page) {
+    let last = page.store.inspections();
+    let failed =
+        last.iter().map(|own| sample([("kind", own.kind)], u8::from(own.problem.is_some())));
+    let help = "Whether the last check, verification, scrub or backup of this process has found something, or has failed.";
+    text.metric("last_inspection_failed", "gauge", help, failed);
+    let ended = last.iter().map(|own| {
+        let ended = own.ended.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        sample([("kind", own.kind)], ended.as_secs_f64())
+    });
+    let help = "When it ended, in seconds since 1970.";
+    text.metric("last_inspection_timestamp_seconds", "gauge", help, ended);
 }
 
 /// Returns the number of parts that are left out.

@@ -59,6 +59,12 @@ impl Store {
             let what = "checking the pages of files; use the server's extension `amcheck`";
             return Err(Error::NotOffered { what });
         }
+        let outcome = self.check_files(progress);
+        self.inner.inspections.note("check", &outcome, |()| None);
+        outcome
+    }
+
+    fn check_files(&self, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         self.inner.engines.each_lmdb().try_for_each(|engine| {
             engine.check(&mut pages(progress))?;
             if !engine.knows_lists() {

@@ -226,6 +226,17 @@ impl Store {
     fn copy(&self, path: &Path, copy: CopyKind, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         // The copy would wait for this thread's write transaction.
         self.inner.refuse_nested_write()?;
+        let outcome = self.copy_files(path, copy, progress);
+        self.inner.inspections.note("backup", &outcome, |()| None);
+        outcome
+    }
+
+    fn copy_files(
+        &self,
+        path: &Path,
+        copy: CopyKind,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
         if let Some(shards) = self.inner.engines.several() {
             return copy_shards(shards, path, copy, progress);
         }

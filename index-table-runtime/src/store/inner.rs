@@ -29,7 +29,7 @@ use crate::{
         schema::Source,
     },
     placement::Tables,
-    usage::{Durations, Outcomes, Requests, TableCounters},
+    usage::{Durations, Inspections, Outcomes, Requests, TableCounters},
     write::{Scratch, SharedTable, changes::Orders, queue::Signals, watch::Watchers},
 };
 
@@ -63,6 +63,7 @@ pub(crate) struct Inner {
     /// The durations of some commits.
     pub(crate) commits: Durations,
     pub(crate) outcomes: Outcomes,
+    pub(crate) inspections: Inspections,
     /// The transactions, in a store with one shard.
     pub(crate) requests: Requests,
     /// The follower that applies commits to the store.
@@ -173,6 +174,7 @@ impl Inner {
             opened,
             commits,
             outcomes: Outcomes::default(),
+            inspections: Inspections::default(),
             requests: Requests::default(),
             follower,
             lists,

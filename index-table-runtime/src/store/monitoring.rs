@@ -6,7 +6,7 @@ use super::Store;
 use crate::{
     engine::lmdb::{self, FileState},
     model::error::{Error, Result},
-    usage::Commits,
+    usage::{Commits, Inspection},
 };
 
 /// The name of the only shard of a store with one data file.
@@ -165,6 +165,26 @@ impl Store {
     #[must_use]
     pub fn commits(&self) -> Commits {
         self.inner.outcomes.report()
+    }
+
+    /// Returns the last [`check`](Store::check), [`verify`](Store::verify), [`scrub`](Store::scrub) and
+    /// [`backup`](Store::backup) of this process, with what they found. A scrub that was stopped is left out.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = index_table::Store::open(dir.path())?;
+    /// store.check()?;
+    /// let last = store.inspections();
+    /// assert_eq!((last[0].kind, &last[0].problem), ("check", &None));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn inspections(&self) -> Vec<Inspection> {
+        self.inner.inspections.report()
     }
 }
 

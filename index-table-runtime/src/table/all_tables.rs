@@ -89,6 +89,13 @@ impl StoreReport {
         Self { tables }
     }
 
+    /// Returns the first finding in words, with the number of all.
+    pub(super) fn finding(&self) -> Option<String> {
+        let first = self.tables.iter().find_map(|report| report.findings.first())?;
+        let all: usize = self.tables.iter().map(|report| report.findings.len()).sum();
+        Some(format!("{all} findings; the first: {first}"))
+    }
+
     /// Whether there are no findings in any table.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -137,7 +144,9 @@ impl Store {
     /// # }
     /// ```
     pub fn verify(&self) -> Result<StoreReport> {
-        self.verify_in(&self.read()?)
+        let outcome = self.verify_in(&self.read()?);
+        self.inner.inspections.note("verify", &outcome, StoreReport::finding);
+        outcome
     }
 
     fn verify_in(&self, txn: &ReadTxn<'_>) -> Result<StoreReport> {

@@ -2,6 +2,7 @@
 
 mod advice;
 mod counters;
+mod inspections;
 mod latency;
 mod outcomes;
 mod progress;
@@ -12,6 +13,8 @@ mod tests;
 pub(crate) mod trace;
 
 pub(crate) use counters::{ReadCounters, Requests, RowWrite, TableCounters, Tally};
+pub use inspections::Inspection;
+pub(crate) use inspections::Inspections;
 pub use latency::Latency;
 pub(crate) use latency::{Durations, begin_commit};
 pub(crate) use outcomes::Outcomes;
