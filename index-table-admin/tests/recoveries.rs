@@ -247,6 +247,30 @@ fn an_archive_shows_its_times_and_is_verified() {
 }
 
 #[test]
+fn a_gap_in_an_archive_is_the_damage_of_its_part() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    for id in 0..4 {
+        let store = Store::options().archive(&archive).open(&path).expect("a store");
+        let customers = CustomerRepository::open(&store).expect("a table");
+        store.transaction(|txn| customers.insert(txn, &customer(id))).expect("a commit");
+    }
+    let files = fs::read_dir(&archive).expect("a directory").map(|it| it.expect("an entry").path());
+    let is_segment =
+        |path: &std::path::PathBuf| path.is_file() && path.to_string_lossy().contains("segment.");
+    let mut segments: Vec<_> = files.filter(is_segment).collect();
+    segments.sort();
+    assert!(segments.len() >= 3, "{segments:?}");
+    fs::remove_file(&segments[1]).expect("removed");
+    let output = process::admin().args(["--json", "archive"]).arg(&archive).output();
+    let output = output.expect("a process");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let error = value["parts"][0]["error"].as_str().unwrap_or_default();
+    assert!(error.contains("missing"), "{value}");
+}
+
+#[test]
 fn a_lost_shard_is_restored() {
     let (dir, place) = (sharded(), tempfile::tempdir().expect("a directory"));
     let backup = place.path().join("backup");

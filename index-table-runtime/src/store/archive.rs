@@ -269,7 +269,7 @@ pub struct ArchivePart {
     pub segments: u64,
     /// The bytes of the bases and segments.
     pub bytes: u64,
-    /// The number of commits in the segments, or the damage; `None` if the files were not verified.
+    /// The number of commits in the segments, or the damage; `None` if no damage is known and the files were not verified.
     pub outcome: Option<Result<u64>>,
 }
 
@@ -279,7 +279,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::DamagedArchive`] if the manifest is damaged or a segment is missing; [`Error::Io`].
+    /// [`Error::DamagedArchive`] if the manifest is damaged; [`Error::Io`]. The damage of a part, such as a missing segment, is in its
+    /// outcome.
     #[doc(hidden)]
     pub fn archive_parts(
         archive: impl AsRef<Path>,
@@ -287,24 +288,27 @@ impl Store {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Vec<ArchivePart>> {
         let archive = Archive::open(archive.as_ref())?;
-        let generations = archive.generations()?;
-        let total = generations.iter().map(|own| own.bytes).sum();
+        let generations = archive.generations();
+        let total = generations.iter().map(|(own, _)| own.bytes).sum();
         let (begun, mut done) = (Instant::now(), 0);
         let mut read = |bytes: u64| {
             done += bytes;
             progress(Progress::new("bytes", done, Some(total), begun));
         };
         let time = |nanoseconds| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
-        let part = |own: &Generation| ArchivePart {
+        let part = |(own, measured): (Generation, Result<()>)| ArchivePart {
             generation: own.first.generation,
             from: time(own.from),
             until: time(own.until),
             bases: own.bases,
             segments: own.segments,
             bytes: own.bytes,
-            outcome: verify.then(|| archive.verify(own, &mut read)),
+            outcome: match measured {
+                Err(error) => Some(Err(error)),
+                Ok(()) => verify.then(|| archive.verify(&own, &mut read)),
+            },
         };
-        Ok(generations.iter().map(part).collect())
+        Ok(generations.into_iter().map(part).collect())
     }
 }
 

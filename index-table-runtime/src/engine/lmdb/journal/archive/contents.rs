@@ -29,8 +29,9 @@ pub(crate) struct Generation {
 }
 
 impl Archive {
-    /// Returns the generations, in order. The head of each segment is read, and the records of the last segment of each generation.
-    pub(crate) fn generations(&self) -> Result<Vec<Generation>> {
+    /// Returns the generations, in order, each with its error if it could not be measured, for example because a segment is missing.
+    /// The head of each segment is read, and the records of the last segment of each generation.
+    pub(crate) fn generations(&self) -> Vec<(Generation, Result<()>)> {
         let mut all: Vec<Generation> = Vec::new();
         for base in &self.bases {
             let (time, bytes) = (nanoseconds_of(base.time), base.length);
@@ -54,8 +55,11 @@ impl Archive {
                 }),
             }
         }
-        all.iter_mut().try_for_each(|own| self.measure(own))?;
-        Ok(all)
+        let measured = all.into_iter().map(|mut own| {
+            let outcome = self.measure(&mut own);
+            (own, outcome)
+        });
+        measured.collect()
     }
 
     fn measure(&self, own: &mut Generation) -> Result<()> {
