@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{output::bytes, server::shown};
 
-/// The bytes below which a disk is nearly full.
+/// The bytes below which a large disk is nearly full.
 const LEFT: u64 = 16 << 20;
 
 /// The age from which a copy, a consumer or a reader is a reason.
@@ -66,10 +66,10 @@ pub struct Reason {
 ///
 /// Only the process that writes a store knows the state of its archive and of its journal, its commits, its limit of the map, and whether
 /// its files were replaced; so a service finds more than the command `status` beside it. The age of another process's reader is counted
-/// from the first call that saw it. Tables without a repository in use are left out. Pages are checked before they are read, and are
+/// from the first call that saw it with later commits. Tables without a repository in use are left out. Pages are checked before they are read, and are
 /// not searched for damage: use [`Store::check`].
 ///
-/// A disk is nearly full with less than 1 % or 16 MiB left, and a map from 90 % of its limit. Copies, consumers, queues and
+/// A disk is nearly full with less than 1 % or 16 MiB left, but not with more than 10 %, and a map from 90 % of its limit. Copies, consumers, queues and
 /// readers are reasons after an hour.
 ///
 /// Cost: reads the state of the data files, the catalog, the root of each table and index, and the queues and consumers of each table.
@@ -196,15 +196,19 @@ impl Found {
                 self.add("files", message);
             }
             if let (Some(all), Some(left)) = (file.disk, file.disk_free)
-                && left < (all / 100).max(LEFT)
+                && left < (all / 100).max(LEFT).min(all / 10)
             {
                 let message = format!("the disk of `{path}` is nearly full: {} left", bytes(left));
                 self.add("disk", message);
             }
-            if file.mapped.is_some_and(|used| used / 9 >= file.map_limit / 10) {
+            // Free pages are used again.
+            let used = file.mapped.zip(file.free).map(|(all, free)| all.saturating_sub(free));
+            if let (Some(used), Some(limit)) = (used, file.map_limit)
+                && used / 9 >= limit / 10
+            {
                 let message = format!(
-                    "the map of `{path}` has nearly reached its limit of {}; raise `max_map_size`",
-                    bytes(file.map_limit)
+                    "the map of `{path}` has nearly reached its limit of {}; raise `max_map_size`, or delete rows",
+                    bytes(limit)
                 );
                 self.add("map", message);
             }

@@ -170,8 +170,10 @@ fn files(text: &mut Text, page: &Page) -> Result<(), Failure> {
     let help = "Whether a data file was removed, renamed or replaced.";
     gauge("data_file_replaced", help, |file| Some(file.is_replaced.into()));
     gauge("map_bytes", "Bytes of the map of a data file.", |file| Some(file.map));
-    gauge("map_used_bytes", "Bytes of the map up to the last page.", |file| file.mapped);
-    gauge("map_limit_bytes", "Bytes up to which the map grows.", |file| Some(file.map_limit));
+    gauge("map_used_bytes", "Bytes of the map in use, without free pages.", |file| {
+        Some(file.mapped?.saturating_sub(file.free?))
+    });
+    gauge("map_limit_bytes", "Bytes up to which the map grows.", |file| file.map_limit);
     gauge("disk_bytes", "Bytes of the disk of a data file.", |file| file.disk);
     gauge("disk_free_bytes", "Bytes of this disk that are left.", |file| file.disk_free);
     gauge("last_commit_number", "Number of the last commit.", |file| Some(file.last_commit));
@@ -183,7 +185,8 @@ fn files(text: &mut Text, page: &Page) -> Result<(), Failure> {
         Some(file.readers.iter().map(|reader| reader.commits_behind).max().unwrap_or(0))
     });
     let oldest = files.iter().map(|file| {
-        let oldest = file.readers.iter().map(|reader| reader.age).max().unwrap_or_default();
+        let behind = file.readers.iter().filter(|reader| reader.commits_behind > 0);
+        let oldest = behind.map(|reader| reader.age).max().unwrap_or_default();
         sample([("shard", shard_of(file))], oldest.as_secs_f64())
     });
     let help =
@@ -201,7 +204,7 @@ fn journal(text: &mut Text, page: &Page) {
     let bytes = sample([], journal.bytes);
     text.metric("journal_bytes", "gauge", "Bytes of the files of the journal.", [bytes]);
     let age = journal.checkpoint_age.unwrap_or_default().as_secs_f64();
-    let help = "Age of the last checkpoint; 0 without later changes.";
+    let help = "Time since the last checkpoint began; 0 without later changes. It also grows while there are no commits.";
     text.metric("checkpoint_age_seconds", "gauge", help, [sample([], age)]);
     let refused = u8::from(journal.refused.is_some());
     let help = "Whether the store has to be opened again, because nothing is written any more.";
@@ -216,7 +219,7 @@ fn commits(text: &mut Text, page: &Page) {
     let failures = failures.map(|(kind, count)| sample([("kind", *kind)], count));
     text.metric("commit_failures_total", "counter", "Commits that failed.", failures);
     let failed = u8::from(commits.failed.is_some());
-    let help = "Whether the last commit has failed, other than by a conflict.";
+    let help = "Whether the last commit has failed because of a disk, a file or the journal.";
     text.metric("last_commit_failed", "gauge", help, [sample([], failed)]);
     let last = commits.last.and_then(|last| last.duration_since(SystemTime::UNIX_EPOCH).ok());
     let last = last.map(|last| sample([], last.as_secs_f64()));

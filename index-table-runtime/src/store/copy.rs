@@ -227,7 +227,9 @@ impl Store {
         // The copy would wait for this thread's write transaction.
         self.inner.refuse_nested_write()?;
         let outcome = self.copy_files(path, copy, progress);
-        self.inner.inspections.note("backup", &outcome, |()| None);
+        if matches!(copy, CopyKind::Whole) {
+            self.inner.inspections.note("backup", &outcome, |()| None);
+        }
         outcome
     }
 

@@ -2,25 +2,29 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::Store;
+use super::{Store, engines::Current};
 use crate::{
     engine::lmdb::{self, FileState},
-    model::error::{Error, Result},
+    model::error::Result,
     usage::{Commits, Inspection},
 };
 
 /// The name of the only shard of a store with one data file.
 const MAIN: &str = "main";
 
+/// The name that the data file of the shard map manager has here. A shard can't have it.
+const MANAGER: &str = "(manager)";
+
 /// A data file of a store; from [`Store::data_files`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataFileInfo {
-    /// The name of the shard; `main` for a store with one data file.
+    /// The name of the shard; `main` for a store with one data file, and `(manager)` for the file of the shard map manager.
     pub shard: String,
     /// The path of the file.
     pub path: PathBuf,
-    /// Whether the file was removed, renamed or replaced since this process opened it: commits are refused then.
+    /// Whether the file was removed, renamed or replaced since this process opened it: commits are refused then. Then, `free`, `mapped` and
+    /// the readers are not known.
     pub is_replaced: bool,
     /// The length of the file, in bytes.
     pub bytes: u64,
@@ -28,23 +32,23 @@ pub struct DataFileInfo {
     pub free: Option<u64>,
     /// The bytes of the map. It grows when it is full.
     pub map: u64,
-    /// The bytes of the file up to its last page, which the map must have; `None` as for [`free`](DataFileInfo::free).
+    /// The bytes of the file up to its last page; `None` as for [`free`](DataFileInfo::free).
     pub mapped: Option<u64>,
-    /// The size up to which the map grows; see [`Options::max_map_size`](crate::Options::max_map_size).
-    pub map_limit: u64,
-    /// The bytes of the disk; `None` if the system does not tell.
+    /// The size up to which the map grows; see [`Options::max_map_size`](crate::Options::max_map_size). `None` without this option, and in
+    /// a process that only reads.
+    pub map_limit: Option<u64>,
+    /// The bytes of the disk; `None` if the system does not tell, or the disk is read-only.
     pub disk: Option<u64>,
-    /// The bytes of the disk that are left for this process; `None` if the system does not tell.
+    /// The bytes of the disk that are left for this process; `None` as for [`disk`](DataFileInfo::disk).
     pub disk_free: Option<u64>,
     /// The number of the last commit.
     pub last_commit: u64,
-    /// The read transactions of other processes.
+    /// The read transactions of other processes. In a process that only reads a store with a journal there are none, because the writer's
+    /// checkpoint looks like one.
     pub readers: Vec<OtherReader>,
 }
 
 /// A read transaction of another process; see [`DataFileInfo`].
-///
-/// A process that writes with a journal has one too, which keeps its last checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OtherReader {
@@ -52,7 +56,7 @@ pub struct OtherReader {
     pub process: u32,
     /// The number of commits since the snapshot. Their pages can't be used again.
     pub commits_behind: u64,
-    /// The least age: the time since this process first saw it, by [`Store::data_files`].
+    /// The time since [`Store::data_files`] of this process first saw it with later commits.
     pub age: Duration,
 }
 
@@ -62,7 +66,8 @@ pub struct OtherReader {
 pub struct JournalInfo {
     /// The bytes of its files.
     pub bytes: u64,
-    /// The time since the last checkpoint, if there have been changes since.
+    /// The time since the last checkpoint began, if there have been changes since. A store with one data file makes the next checkpoint in a
+    /// later commit, so the age also grows while there are no commits.
     pub checkpoint_age: Option<Duration>,
     /// The reason why the store is no longer written; it has to be opened again.
     pub refused: Option<&'static str>,
@@ -72,8 +77,8 @@ impl Store {
     /// Returns the data files that are available, with their disks and the readers of other processes, in the order of the shards;
     /// none for a store in memory or on a server.
     ///
-    /// The age of another process's reader is not in the file, so this process counts it from the first call that saw the reader: a
-    /// service that calls this every minute, for its metrics, finds those that are stuck.
+    /// The age of another process's reader is not in the file, so this process counts it from the first call that saw the reader with later
+    /// commits: a service that calls this every minute, for its metrics, finds those that are stuck.
     ///
     /// Cost: a few system calls for each file, one or two pages of the names of its databases, and its reader slots.
     ///
@@ -95,23 +100,27 @@ impl Store {
     /// # }
     /// ```
     pub fn data_files(&self) -> Result<Vec<DataFileInfo>> {
-        let engines = &self.inner.engines;
-        let Some(shards) = engines.several() else {
-            let files = engines.each_lmdb().map(|engine| file(MAIN, engine));
-            return files.collect();
+        let shards = match self.inner.engines.current() {
+            Current::One(engine) => {
+                return engine.lmdb().map(|engine| file(MAIN, engine)).into_iter().collect();
+            }
+            Current::Several(shards) => shards,
         };
         let present = shards.current_shards();
         let mut files = Vec::with_capacity(present.len());
         for number in present {
             let shard = shards.shard(number)?;
-            let engine = match shard.opened() {
-                Ok(engine) => engine,
-                Err(Error::ShardUnavailable { .. }) => continue,
-                Err(error) => return Err(error),
-            };
-            if let Some(engine) = engine.lmdb() {
-                files.push(file(shard.name(), engine)?);
+            let Ok(engine) = shard.opened() else { continue };
+            match engine.lmdb().map(|engine| file(shard.name(), engine)) {
+                Some(Ok(file)) => files.push(file),
+                // It has left meanwhile.
+                Some(Err(_)) if shard.opened().is_err() => {}
+                Some(Err(error)) => return Err(error),
+                None => {}
             }
+        }
+        if let Some(engine) = shards.manager().and_then(|manager| manager.engine().lmdb()) {
+            files.push(file(MANAGER, engine)?);
         }
         Ok(files)
     }
@@ -131,19 +140,20 @@ impl Store {
     /// ```
     #[must_use]
     pub fn journal(&self) -> Option<JournalInfo> {
-        let mut states = self.inner.engines.each_lmdb().filter_map(lmdb::Engine::journal_state);
+        let engines = &self.inner.engines;
+        engines.refuse_forked().ok()?;
+        let find = |refused| {
+            engines.each_lmdb().find(|engine| engine.is_journal_refused() == Some(refused))
+        };
         // All shards have the same journal; one of them may have left it.
-        let first = states.next()?;
-        let refused = first.refused.and_then(|reason| {
-            if states.all(|state| state.refused.is_some()) { Some(reason) } else { None }
-        });
-        let lmdb::JournalState { bytes, checkpoint_age, .. } = first;
+        let engine = find(false).or_else(|| find(true))?;
+        let lmdb::JournalState { bytes, checkpoint_age, refused } = engine.journal_state()?;
         Some(JournalInfo { bytes, checkpoint_age, refused })
     }
 
     /// Returns the commits of this process, and the failure of the last one.
     ///
-    /// Writes by [`autocommit`](Store::autocommit) on a server are not counted.
+    /// Writes by [`autocommit`](Store::autocommit) on a server are not counted. In a forked process, all counts are 0.
     ///
     /// # Examples
     ///
@@ -164,11 +174,15 @@ impl Store {
     /// ```
     #[must_use]
     pub fn commits(&self) -> Commits {
+        if self.inner.engines.refuse_forked().is_err() {
+            return Commits::default();
+        }
         self.inner.outcomes.report()
     }
 
     /// Returns the last [`check`](Store::check), [`verify`](Store::verify), [`scrub`](Store::scrub) and
-    /// [`backup`](Store::backup) of this process, with what they found. A scrub that was stopped is left out.
+    /// [`backup`](Store::backup) of this process, with what they found. A run that was refused, for example because the target of a backup
+    /// exists, is left out, and so is a scrub that was stopped. None in a forked process.
     ///
     /// # Examples
     ///
@@ -184,6 +198,9 @@ impl Store {
     /// ```
     #[must_use]
     pub fn inspections(&self) -> Vec<Inspection> {
+        if self.inner.engines.refuse_forked().is_err() {
+            return Vec::new();
+        }
         self.inner.inspections.report()
     }
 }

@@ -1,8 +1,11 @@
 //! The last check, verification, scrub and backup.
 
-use std::{collections::BTreeMap, time::SystemTime};
+use std::{collections::BTreeMap, io, time::SystemTime};
 
-use crate::{locks::Mutex, model::error::Result};
+use crate::{
+    locks::Mutex,
+    model::error::{Error, Result},
+};
 
 /// The last run of a kind in this process; from [`Store::inspections`](crate::Store::inspections).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub struct Inspection {
 pub(crate) struct Inspections(Mutex<BTreeMap<&'static str, Inspection>>);
 
 impl Inspections {
-    /// Keeps the outcome of a run. `finding` returns what a run that has not failed has found.
+    /// Keeps the outcome of a run, unless it was refused. `finding` returns what a run that has not failed has found.
     pub(crate) fn note<T>(
         &self,
         kind: &'static str,
@@ -30,6 +33,7 @@ impl Inspections {
     ) {
         let problem = match outcome {
             Ok(report) => finding(report),
+            Err(error) if is_refusal(error) => return,
             Err(error) => Some(error.to_string()),
         };
         self.0.lock().insert(kind, Inspection { kind, ended: SystemTime::now(), problem });
@@ -37,5 +41,14 @@ impl Inspections {
 
     pub(crate) fn report(&self) -> Vec<Inspection> {
         self.0.lock().values().cloned().collect()
+    }
+}
+
+/// Whether a run was refused before it has begun, because of how it was called.
+fn is_refusal(error: &Error) -> bool {
+    match error {
+        Error::NotOffered { .. } | Error::WriteInProgress | Error::Forked { .. } => true,
+        Error::Io { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
+        _ => false,
     }
 }

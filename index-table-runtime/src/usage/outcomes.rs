@@ -11,8 +11,19 @@ use std::{
 use crate::{engine::CommitFailure, locks::Mutex, model::error::Error};
 
 /// The kinds of failures.
-const KINDS: [&str; 7] =
-    ["conflict", "disk_full", "file_replaced", "io", "map_full", "other", "unknown"];
+const KINDS: [&str; 8] = [
+    "conflict",
+    "disk_full",
+    "file_replaced",
+    "io",
+    "map_full",
+    "other",
+    "reopen_needed",
+    "unknown",
+];
+
+/// The kinds that are no fault of the program, of another client, or of a map that grows.
+const LASTING: [&str; 5] = ["disk_full", "file_replaced", "io", "reopen_needed", "unknown"];
 
 /// The outcomes of the commits of a store.
 #[derive(Default)]
@@ -27,18 +38,18 @@ pub(crate) struct Outcomes {
 }
 
 /// The commits of a store in this process since it was opened; from [`Store::commits`](crate::Store::commits).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Commits {
     /// The number of transactions with changed rows that were committed.
     pub count: u64,
     /// The time of the last of them.
     pub last: Option<SystemTime>,
-    /// The number of commits that failed, for each kind of failure; kinds without a failure are left out. A transaction that
-    /// was run again counts for each run. The kinds are `conflict`, `disk_full`, `file_replaced`, `io`, `map_full`, `unknown` (the commit
-    /// may have been applied) and `other`.
+    /// The number of commits that failed, for each kind of failure. A transaction that was run again counts for each run. The kinds are
+    /// `conflict`, `disk_full`, `file_replaced`, `io`, `map_full`, `reopen_needed`, `unknown` (the commit may have been applied) and `other`.
     pub failures: Vec<(&'static str, u64)>,
-    /// The last commit, if it has failed.
+    /// The last commit, if it has failed. Failures of the kinds `conflict`, `map_full` and `other`, which leave the store as it was, don't
+    /// count.
     pub failed: Option<FailedCommit>,
 }
 
@@ -55,12 +66,14 @@ pub struct FailedCommit {
 }
 
 impl Outcomes {
-    /// Counts a commit.
+    /// Counts a commit. `has_rows` if it has changed rows.
     #[inline]
-    pub(crate) fn committed(&self) {
-        self.commits.fetch_add(1, Relaxed);
-        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
-        self.last.store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
+    pub(crate) fn committed(&self, has_rows: bool) {
+        if has_rows {
+            self.commits.fetch_add(1, Relaxed);
+            let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+            self.last.store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
+        }
         if self.has_failed.load(SeqCst) {
             self.succeeded();
         }
@@ -82,8 +95,7 @@ impl Outcomes {
         {
             count.fetch_add(1, Relaxed);
         }
-        // Others commit.
-        if kind == "conflict" {
+        if !LASTING.contains(&kind) {
             return;
         }
         let (CommitFailure::Conflict(error)
@@ -102,7 +114,7 @@ impl Outcomes {
             last: (last != 0)
                 .then(|| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(last)))
                 .flatten(),
-            failures: KINDS.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect(),
+            failures: KINDS.into_iter().zip(counts).collect(),
             failed: self.failed.lock().clone(),
         }
     }
@@ -117,6 +129,7 @@ const fn kind_of(failure: &CommitFailure) -> &'static str {
             Error::DiskFull { .. } => "disk_full",
             Error::FileReplaced { .. } => "file_replaced",
             Error::Io { .. } => "io",
+            Error::ReopenNeeded { .. } => "reopen_needed",
             Error::MapFull { .. } | Error::GrowthBlocked { .. } | Error::MapTooSmall { .. } => {
                 "map_full"
             }
@@ -132,17 +145,26 @@ mod tests {
     #[test]
     fn a_failure_is_reported_until_the_next_commit() {
         let outcomes = Outcomes::default();
-        assert_eq!(outcomes.report().last, None);
-        outcomes.failed(&CommitFailure::Failed(Error::MapFull { map_size: 1 }));
+        let full = || Error::DiskFull {
+            path: "shop".into(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        };
+        assert_eq!((outcomes.report().last, outcomes.report().failed), (None, None));
+        outcomes.failed(&CommitFailure::Failed(full()));
         outcomes.failed(&CommitFailure::Failed(Error::MapFull { map_size: 2 }));
         outcomes.failed(&CommitFailure::Conflict(Error::TransactionFailed));
         let report = outcomes.report();
-        assert_eq!(report.failures, [("conflict", 1), ("map_full", 2)]);
-        let failed = report.failed.expect("the last commit has failed");
-        assert_eq!((failed.kind, failed.message.contains('2')), ("map_full", true));
-        outcomes.committed();
-        let report = outcomes.report();
-        assert_eq!((report.count, report.failed), (1, None));
-        assert!(report.last.is_some_and(|last| last <= SystemTime::now()));
+        let counts: Vec<_> = report.failures.iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counts, [&("conflict", 1), &("disk_full", 1), &("map_full", 1)]);
+        assert_eq!(report.failed.map(|failed| failed.kind), Some("disk_full"));
+        // A commit without rows shows that the store is written again.
+        outcomes.committed(false);
+        assert_eq!((outcomes.report().count, outcomes.report().failed), (0, None));
+        outcomes.failed(&CommitFailure::Failed(Error::MapFull { map_size: 2 }));
+        outcomes.failed(&CommitFailure::Failed(Error::TransactionFailed));
+        assert_eq!(outcomes.report().failed, None);
+        outcomes.committed(true);
+        assert_eq!(outcomes.report().count, 1);
+        assert!(outcomes.report().last.is_some_and(|last| last <= SystemTime::now()));
     }
 }

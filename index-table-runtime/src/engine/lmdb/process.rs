@@ -13,8 +13,8 @@ pub(super) struct Space {
     pub(super) available: u64,
     /// For all users.
     pub(super) free: u64,
-    /// Those of the disk as a whole.
-    pub(super) total: u64,
+    /// Those of the disk as a whole; `None` if the system does not tell, or the disk is read-only.
+    pub(super) total: Option<u64>,
 }
 
 /// A limit of the process that a call has reached.
@@ -138,7 +138,9 @@ mod os {
         let [block, available, free, total] =
             [found.f_frsize, found.f_bavail, found.f_bfree, found.f_blocks].map(u64::from);
         let bytes = |blocks: u64| blocks.saturating_mul(block);
-        Some(Space { available: bytes(available), free: bytes(free), total: bytes(total) })
+        let is_known = total > 0 && found.f_flag & libc::ST_RDONLY == 0;
+        let total = is_known.then(|| bytes(total));
+        Some(Space { available: bytes(available), free: bytes(free), total })
     }
 
     /// Writes the changed pages of a part of a file to the disk and waits for them. This is no sync: the disk may keep

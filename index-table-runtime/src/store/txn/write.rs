@@ -345,8 +345,9 @@ impl<'s> WriteTxn<'s> {
         if written.iter().any(Written::has_left) {
             store.signals.notify();
         }
-        if written.iter().any(|Written { tally, .. }| tally.row_count() > 0) {
-            store.outcomes.committed();
+        let has_rows = written.iter().any(|Written { tally, .. }| tally.row_count() > 0);
+        store.outcomes.committed(has_rows);
+        if has_rows {
             store.commits_seen.notify_waiting();
             store.requests.write();
             if begun != 0 {

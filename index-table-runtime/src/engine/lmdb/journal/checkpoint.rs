@@ -92,7 +92,7 @@ impl Common {
         Err(io::Error::other(self.refused().unwrap_or(reason)))
     }
 
-    /// Whether a shard has changes. The caller has the lock of the state, so this must not wait for a commit.
+    /// Whether a shard has changes, or is committing. This does not wait for a commit, because callers have the lock of the state.
     pub(super) fn has_changes(&self) -> bool {
         self.shards.iter().any(|shard| {
             let Some(open) = shard.open.try_lock() else { return true };

@@ -250,12 +250,12 @@ fn wrong_numbers([first, second]: &[Meta; 2]) -> Option<String> {
         .then(|| format!("the state of transaction {lesser} has pages that a later one lacks"))
 }
 
-/// Returns the bytes up to the last page, and those of the pages in use, in the state of the transaction `txn`, which must be pinned.
-/// `None` if the file no longer has this state, or its names can't be read.
+/// Returns the bytes up to the last page, and those of the pages in use, in the last state. The caller has a read transaction with the number
+/// `txn`, so that the pages of later states are not reused. `None` if the names can't be read.
 pub(super) fn in_use(path: &Path, txn: u64) -> Option<(u64, u64)> {
     let mut file = File::open(path).ok()?;
     let metas = metas(&mut file).ok()?;
-    let meta = metas.iter().find(|meta| meta.txn == txn)?;
+    let meta = metas.iter().filter(|meta| meta.txn >= txn).max_by_key(|meta| meta.txn)?;
     let used = used(meta, |offset, page| guard::read_at(&file, offset, page))?;
     let all = meta.last_page.saturating_add(1).saturating_mul(meta.page_size());
     Some((all, used))
