@@ -134,7 +134,7 @@ mod os {
         };
         #[allow(clippy::useless_conversion, reason = "the numbers are narrower on some systems")]
         let [block, available, free] =
-            [found.f_frsize, found.f_bavail, found.f_bfree].map(u64::from);
+            [u64::from(found.f_frsize), u64::from(found.f_bavail), u64::from(found.f_bfree)];
         let bytes = |blocks: u64| blocks.saturating_mul(block);
         Some(Space { available: bytes(available), free: bytes(free) })
     }
