@@ -257,6 +257,7 @@ pub mod async_calls {}
 /// [one journal for all shards]: sharding#durability
 /// [sharded store]: sharding#other-work-in-several-shards
 /// [group commit]: group_commit
+/// [systems]: not_for#systems-other-than-linux
 ///
 /// The commits that a crash of the machine can lose, and the journal: durable commits with one sync.
 #[doc = include_str!("guide/durability.md")]

@@ -143,12 +143,16 @@ mod os {
         FILES.get_or_init(|| maps.lines().filter_map(file).collect());
     }
 
+    /// `SI_USER`: a process has sent the signal. The crate `libc` has it for few systems.
+    const SENT: c_int =
+        if cfg!(any(target_vendor = "apple", target_os = "freebsd")) { 0x1_0001 } else { 0 };
+
     /// Writes the message and ends the process. It makes only operations that are allowed in a signal handler: it reads
     /// values that don't change, and makes system calls. Damage can have overwritten the values of the thread, which
     /// are only read after an abort.
     extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
         // SAFETY: the system gives a valid value.
-        let (is_sent, address) = unsafe { ((*info).si_code == libc::SI_USER, (*info).si_addr()) };
+        let (is_sent, address) = unsafe { ((*info).si_code == SENT, (*info).si_addr()) };
         // An aborted panic has a message of its own.
         let is_panic = || number == libc::SIGABRT && thread::panicking();
         if !is_sent

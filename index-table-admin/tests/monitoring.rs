@@ -257,7 +257,7 @@ fn a_map_near_its_limit_is_a_reason() {
     assert!(matches!(failed, Some(Error::MapFull { .. })), "{failed:?}");
     assert!(kinds(&store).contains(&"map"), "{:?}", health(&store));
     // The pages of deleted rows are used again.
-    for id in 0..2000 {
+    for id in 0..5000 {
         store.transaction(|txn| events.delete(txn, id)).ok();
     }
     assert_eq!(kinds(&store), [""; 0]);

@@ -142,3 +142,20 @@ fn one_build_of_the_runtime_serves_all_tests() -> TestResult {
     }
     Ok(())
 }
+
+/// Returns the text between `start` and the next `"`, or the end of the line.
+fn version<'a>(text: &'a str, start: &str) -> &'a str {
+    let (_, rest) = text.split_once(start).expect(start);
+    rest.split(['"', '\n', '-']).next().unwrap_or_default()
+}
+
+#[test]
+fn the_oldest_supported_rust_runs_the_tests() {
+    let supported = version(include_str!("../../Cargo.toml"), "rust-version = \"");
+    let toolchain = version(include_str!("../../rust-toolchain.toml"), "channel = \"");
+    assert_eq!(toolchain.strip_suffix(".0"), Some(supported));
+    assert_eq!(version(include_str!("../../.ci/Containerfile"), "FROM rust:"), toolchain);
+    assert!(
+        include_str!("../../README.md").contains(&format!("You need Rust {supported} or later"))
+    );
+}

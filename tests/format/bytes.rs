@@ -198,6 +198,16 @@ fn golden(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file)
 }
 
+/// Checks that a golden file is refused on a machine with other addresses or another byte order, and returns whether this is one.
+fn is_of_another_machine(path: &Path) -> bool {
+    if size_of::<usize>() == 8 && cfg!(target_endian = "little") {
+        return false;
+    }
+    let error = store(path).map(drop).expect_err("another machine's file").to_string();
+    assert!(error.contains("a machine with 64-bit addresses and little-endian numbers"), "{error}");
+    true
+}
+
 /// Writes the file again, after a change of the format: `cargo test --test format -- --ignored`.
 #[test]
 #[ignore = "writes the file that the other test reads"]
@@ -214,6 +224,9 @@ fn the_file_is_written_again() -> TestResult {
 fn a_file_of_an_earlier_build_opens() -> TestResult {
     let dir = tempfile::tempdir()?;
     std::fs::copy(golden("format-2.mdb"), dir.path().join("data.mdb"))?;
+    if is_of_another_machine(dir.path()) {
+        return Ok(());
+    }
     check(dir.path())?;
     // No table was rebuilt: the file still has the same bytes.
     let written = tempfile::tempdir()?;
@@ -229,7 +242,7 @@ fn a_file_of_format_1_is_refused_and_not_changed() -> TestResult {
         let dir = tempfile::tempdir()?;
         let (path, bytes) = (dir.path().join("data.mdb"), std::fs::read(golden(file))?);
         std::fs::write(&path, &bytes)?;
-        {
+        if !is_of_another_machine(dir.path()) {
             let store =
                 Store::options().durability(Durability::Full).reserve(0).open(dir.path())?;
             let errors = [

@@ -137,6 +137,37 @@ fn truncated_and_foreign_files_are_refused() -> TestResult {
     Ok(())
 }
 
+/// LMDB's files have the byte order and the addresses of the machine that writes them.
+#[test]
+fn a_file_of_another_machine_is_not_called_damaged() -> TestResult {
+    const META: u16 = 8;
+    const MAGIC: u32 = 0xBEEF_C0DE;
+    for (word, is_big) in [(4, false), (4, true), (8, false), (8, true)] {
+        if (word, is_big) == (size_of::<usize>(), cfg!(target_endian = "big")) {
+            continue;
+        }
+        let mut file = vec![0; 8 * 4096];
+        for page in [0, 4096] {
+            let (flags, magic) = if is_big {
+                (META.to_be_bytes(), MAGIC.to_be_bytes())
+            } else {
+                (META.to_le_bytes(), MAGIC.to_le_bytes())
+            };
+            file[page + word + 2..][..2].copy_from_slice(&flags);
+            file[page + word + 8..][..4].copy_from_slice(&magic);
+        }
+        let dir = tempfile::tempdir()?;
+        std::fs::write(dir.path().join("data.mdb"), file)?;
+        let error = open(dir.path()).map(drop).expect_err("another machine's file");
+        assert!(matches!(error, Error::DamagedFile { .. }), "{error:?}");
+        let order = if is_big { "big-endian" } else { "little-endian" };
+        let machine = format!("a machine with {}-bit addresses and {order} numbers", 8 * word);
+        let error = error.to_string();
+        assert!(error.contains(&machine) && error.ends_with("`mdb_load` here"), "{error}");
+    }
+    Ok(())
+}
+
 /// Returns the outcome of each read item.
 fn outcomes<T>(read: impl Iterator<Item = index_table::Result<T>>) -> Vec<Result<(), String>> {
     read.map(|outcome| outcome.map(drop).map_err(|error| error.to_string())).collect()

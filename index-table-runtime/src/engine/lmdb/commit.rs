@@ -143,7 +143,10 @@ impl Engine {
             self.logged(logged, number);
         }
         committed();
-        Self::refuse_lost_meanwhile(writing).map_err(|lost| (lost.into_error(), None))
+        let synced = self.sync_state();
+        synced
+            .and_then(|()| Self::refuse_lost_meanwhile(writing))
+            .map_err(|lost| (lost.into_error(), None))
     }
 
     pub(super) fn fail_journal(&self) {

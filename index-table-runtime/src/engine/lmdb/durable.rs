@@ -7,7 +7,7 @@ use super::{
         marker::{Journalled, LIVE, Marker},
     },
 };
-use crate::engine::{Durability, DurabilityReason, Options};
+use crate::engine::{CommitFailure, Durability, DurabilityReason, Options};
 
 /// The options with which a data file was opened.
 #[derive(Debug, Clone, Copy)]
@@ -61,5 +61,18 @@ impl Engine {
                 (used, (used != Durability::Journal).then_some(reason))
             }
         }
+    }
+
+    /// With `Durability::Full`, makes the state of LMDB's last commit durable, where LMDB leaves it in the disk's cache.
+    ///
+    /// LMDB syncs the pages of a commit, and then writes its meta page through a descriptor with `O_DSYNC`. On Apple's systems, this
+    /// does not empty the disk's cache. `F_FULLFSYNC` does, with which LMDB syncs the pages, and here the whole file.
+    #[inline]
+    pub(super) fn sync_state(&self) -> Result<(), CommitFailure> {
+        if !cfg!(target_vendor = "apple") || self.durability().0 != Durability::Full {
+            return Ok(());
+        }
+        let synced = self.env().and_then(|env| env.force_sync().map_err(|error| self.error(error)));
+        synced.map_err(CommitFailure::Unknown)
     }
 }

@@ -135,8 +135,12 @@ mod os {
             found.assume_init()
         };
         #[allow(clippy::useless_conversion, reason = "the numbers are narrower on some systems")]
-        let [block, available, free, total] =
-            [found.f_frsize, found.f_bavail, found.f_bfree, found.f_blocks].map(u64::from);
+        let [block, available, free, total] = [
+            u64::from(found.f_frsize),
+            u64::from(found.f_bavail),
+            u64::from(found.f_bfree),
+            u64::from(found.f_blocks),
+        ];
         let bytes = |blocks: u64| blocks.saturating_mul(block);
         let is_known = total > 0 && found.f_flag & libc::ST_RDONLY == 0;
         let total = is_known.then(|| bytes(total));

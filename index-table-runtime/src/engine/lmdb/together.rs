@@ -247,7 +247,9 @@ impl Prepared<'_> {
             if let Some((recorded, held)) = logged {
                 engine.logged(Logged::new(recorded, held), number);
             }
-            lost = lost.and_then(|()| Engine::refuse_lost_meanwhile(&mut turn.writing));
+            lost = lost
+                .and_then(|()| engine.sync_state())
+                .and_then(|()| Engine::refuse_lost_meanwhile(&mut turn.writing));
             turns.push(turn);
         }
         lost.map_err(|failure| NotVisible { failure, is_split: false })

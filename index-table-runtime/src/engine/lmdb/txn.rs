@@ -168,6 +168,7 @@ impl<'s> Txn<'s> {
                 engine.kept(kept);
                 committed();
                 engine.logged(logged, number);
+                engine.sync_state()?;
                 Engine::refuse_lost_meanwhile(&mut turn.writing)
             }
             Inner::Nested(mut txn, writing) => {

@@ -79,7 +79,11 @@ pub(super) fn position(key: &str) -> String {
 
 /// Returns the remedy for a damaged file, unless the reason has it.
 pub(super) fn restored(reason: &str) -> &'static str {
-    if reason.contains("`index-table ") { "" } else { "; restore the directory from a copy" }
+    if reason.contains("`index-table ") || reason.contains("`mdb_load` ") {
+        ""
+    } else {
+        "; restore the directory from a copy"
+    }
 }
 
 /// Returns the remedy for damage. That of lists and pages is in its reason.

@@ -107,6 +107,36 @@ pub(in crate::engine::lmdb) fn without_tree(record: &[u8]) -> Vec<u8> {
     empty
 }
 
+/// Returns an error that names the byte order and the size of a word of the meta page, if they are those of another machine.
+#[cold]
+fn of_another_machine(page: &[u8]) -> Option<String> {
+    let found = |word: usize, is_big: bool| {
+        let order = |mut number: u32| {
+            if is_big != cfg!(target_endian = "big") {
+                number = number.swap_bytes();
+            }
+            number
+        };
+        // The flags are the second half of four bytes, whose first half is not used.
+        let flags = bytes::<2>(page, word + 2)?;
+        let flags = if is_big { u16::from_be_bytes(flags) } else { u16::from_le_bytes(flags) };
+        (flags == flag::META && long(page, word + 8).map(order) == Some(MAGIC)).then_some(())
+    };
+    let machine = |word: usize, is_big: bool| {
+        let order = if is_big { "big-endian" } else { "little-endian" };
+        format!("{}-bit addresses and {order} numbers", 8 * word)
+    };
+    let (word, is_big) = [(4, false), (4, true), (8, false), (8, true)]
+        .into_iter()
+        .find(|(word, is_big)| found(*word, *is_big).is_some())?;
+    Some(format!(
+        "a machine with {} has written data.mdb, and this machine has {}; copy the store with `mdb_dump -a` there and \
+         `mdb_load` here",
+        machine(word, is_big),
+        machine(WORD, cfg!(target_endian = "big")),
+    ))
+}
+
 /// One of the first two pages: the state of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine::lmdb) struct Meta {
@@ -126,7 +156,9 @@ impl Meta {
     pub(in crate::engine::lmdb) fn read(page: &[u8]) -> Result<Self, String> {
         let is_meta = short(page, WORD + 2) == Some(flag::META);
         if !is_meta || long(page, HEADER) != Some(MAGIC) {
-            return Err("data.mdb is not an LMDB file, or its first bytes are damaged".to_owned());
+            return Err(of_another_machine(page).unwrap_or_else(|| {
+                "data.mdb is not an LMDB file, or its first bytes are damaged".to_owned()
+            }));
         }
         match long(page, HEADER + 4) {
             Some(VERSION) => {}
