@@ -85,6 +85,8 @@
 /// [archives]: durability#archives
 /// [followers]: durability#followers
 /// [with your types]: admin#with-your-types
+/// [health]: admin#health
+/// [metrics]: admin#metrics
 /// [parts]: references#parts-vertical-partitioning
 ///
 /// The chapters in reading order, and the section for each task.
@@ -310,6 +312,8 @@ pub mod many_machines {}
 /// [followers]: durability#followers
 /// [from one machine to many]: many_machines
 /// [with your types]: admin#with-your-types
+/// [health]: admin#health
+/// [metrics]: admin#metrics
 ///
 /// Damaged files, and indexes that differ from the rows: `check`, `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]

@@ -53,9 +53,10 @@ pub use query::{
 pub use store::Call;
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{
-    ArchiveLag, Backup, DataFileInfo, Follower, FollowerLag, GroupWriter, JournalInfo, LostRange,
-    OtherReader, QueueFull, ReadTxn, Readers, RestoreArchive, SalvageReport, SalvagedTable,
-    ShardId, Store, Submission, Submitted, TransactionResult, WriteTxn,
+    ArchiveLag, Backup, Commits, DataFileInfo, FailedCommit, Follower, FollowerLag, GroupWriter,
+    JournalInfo, LostRange, OtherReader, QueueFull, ReadTxn, Readers, RestoreArchive,
+    SalvageReport, SalvagedTable, ShardId, Store, Submission, Submitted, TransactionResult,
+    WriteTxn,
 };
 pub use table::{
     AggregateSize, Aggregates, ChangeBatch, ChangeWorker, Changes, EncodedKey, IndexSize, Parts,
@@ -80,7 +81,7 @@ pub use upkeep::{
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };
-pub use usage::{Commits, FailedCommit, IndexUsage, Inspection, Progress, Stats, Usage};
+pub use usage::{IndexUsage, Inspection, Progress, Stats, Usage};
 pub use write::{
     queue::{IndexToken, Lag},
     watch::Lagged,

@@ -13,7 +13,9 @@ use std::{
 
 use super::lists::TableLists;
 use super::{
-    Client, Engines, Shards, Store, follower,
+    Client, Engines, Shards, Store,
+    commits::Outcomes,
+    follower,
     open_table::{OpenTable, Readable},
     relied::KnownRecords,
     rollout::Rollout,
@@ -29,7 +31,7 @@ use crate::{
         schema::Source,
     },
     placement::Tables,
-    usage::{Durations, Inspections, Outcomes, Requests, TableCounters},
+    usage::{Durations, Inspections, Requests, TableCounters},
     write::{Scratch, SharedTable, changes::Orders, queue::Signals, watch::Watchers},
 };
 

@@ -5,6 +5,7 @@ mod archive;
 mod calls;
 mod check;
 mod client;
+mod commits;
 mod copy;
 mod durability;
 mod engines;
@@ -34,6 +35,7 @@ pub use calls::Call;
 #[cfg(feature = "async")]
 pub(crate) use calls::{change_row, look_up, look_up_row, wait_for_signals, write_row};
 pub(crate) use client::Client;
+pub use commits::{Commits, FailedCommit};
 pub use copy::Backup;
 pub(crate) use engines::{Engines, Member, Shards};
 pub use follower::{Follower, FollowerLag};

@@ -2,11 +2,11 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{Store, engines::Current};
+use super::{Commits, Store, engines::Current};
 use crate::{
     engine::lmdb::{self, FileState},
     model::error::Result,
-    usage::{Commits, Inspection},
+    usage::Inspection,
 };
 
 /// The name of the only shard of a store with one data file.
