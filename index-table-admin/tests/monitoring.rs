@@ -1,4 +1,5 @@
 //! What an operator watches: the metrics with their alert rules and dashboard, and the reasons of a service's health.
+#![allow(clippy::float_cmp, reason = "counts in the text of metrics are exact")]
 
 #[cfg(target_os = "linux")]
 #[path = "support/disk.rs"]
@@ -179,7 +180,7 @@ fn a_reader_of_another_process_is_found() {
         .expect("a process");
     let begun = Instant::now();
     while value(&store, "index_table_other_readers{") < 1.0 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no reader");
+        assert!(begun.elapsed() < Duration::from_mins(1), "no reader");
         std::thread::sleep(Duration::from_millis(20));
     }
     for id in [1, 2] {
@@ -292,7 +293,7 @@ fn the_checkpoint_of_a_writer_is_no_reader() {
             Err(error) => break error,
             Ok(store) => drop(store),
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "no writer");
+        assert!(begun.elapsed() < Duration::from_mins(1), "no writer");
         std::thread::sleep(Duration::from_millis(20));
     };
     assert!(matches!(refused, Error::WriterElsewhere { .. }), "{refused:?}");

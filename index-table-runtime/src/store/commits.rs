@@ -152,7 +152,7 @@ mod tests {
         assert_eq!((outcomes.report().last, outcomes.report().failed), (None, None));
         outcomes.failed(&CommitFailure::Failed(full()));
         outcomes.failed(&CommitFailure::Failed(Error::MapFull { map_size: 2 }));
-        outcomes.failed(&CommitFailure::Conflict(Error::TransactionFailed));
+        outcomes.failed(&CommitFailure::Conflict(Error::WriteInProgress));
         let report = outcomes.report();
         let counts: Vec<_> = report.failures.iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(counts, [&("conflict", 1), &("disk_full", 1), &("map_full", 1)]);
@@ -161,7 +161,7 @@ mod tests {
         outcomes.committed(false);
         assert_eq!((outcomes.report().count, outcomes.report().failed), (0, None));
         outcomes.failed(&CommitFailure::Failed(Error::MapFull { map_size: 2 }));
-        outcomes.failed(&CommitFailure::Failed(Error::TransactionFailed));
+        outcomes.failed(&CommitFailure::Failed(Error::WriteInProgress));
         assert_eq!(outcomes.report().failed, None);
         outcomes.committed(true);
         assert_eq!(outcomes.report().count, 1);
