@@ -6,6 +6,8 @@ mod changes;
 #[path = "../support/fork.rs"]
 mod child;
 mod clients;
+#[path = "../support/cluster.rs"]
+mod cluster;
 mod commits;
 mod cuts;
 #[cfg(feature = "postgres-tls")]
@@ -22,6 +24,7 @@ mod postgres;
 #[path = "../support/proxy.rs"]
 mod proxy;
 mod redeclared;
+mod restored;
 #[path = "../support/serial.rs"]
 mod serial;
 mod serial_clients;

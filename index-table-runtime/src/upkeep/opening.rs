@@ -22,7 +22,7 @@ use crate::{
     upkeep::{
         build::{self, Build, BuiltIndex},
         changes::forget_list,
-        lists, read_only, readable, references,
+        foreign, lists, read_only, readable, references,
         renaming::{self, Renamed},
         rollout, shards, versions,
     },
@@ -156,6 +156,9 @@ fn declare(
         let delayed = client.as_ref().map(Client::lacked_elsewhere).transpose()?;
         let delayed = rollout::delayed(rows, delayed.unwrap_or_default());
         let (tables, declared) = record(store, rows, part, (online, &delayed))?;
+        if declared.has_foreign {
+            foreign::number(store, engine, rows)?;
+        }
         Ok((tables, Declared { client, ..declared }))
     })?;
     if part.is_none() {
@@ -380,8 +383,16 @@ fn prepare(
         }
     }
     let (record, declaration) = put_record(&declared, &announced, writer, table)?;
-    let lacking = announced;
-    Ok(Declared { record, declaration, lacking, readable, renewed, ..Declared::default() })
+    let (lacking, has_foreign) = (announced, foreign::is_in(rows, writer)?);
+    Ok(Declared {
+        record,
+        declaration,
+        lacking,
+        readable,
+        has_foreign,
+        renewed,
+        ..Declared::default()
+    })
 }
 
 /// Writes the record of a table, unless it is equal. Returns it, and the declaration if the record lacks parts of it.

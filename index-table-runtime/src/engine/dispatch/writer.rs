@@ -172,6 +172,14 @@ impl Write for Writer<'_, '_> {
         write::one_by_one(self, space, removed, written)
     }
 
+    fn put_new(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(writer) = self {
+            return writer.put_new(space, key, record);
+        }
+        self.put(space, key, record)
+    }
+
     fn place_of_change(&mut self) -> Option<Place> {
         #[cfg(feature = "postgres")]
         if let Self::Postgres(writer) = self {

@@ -22,7 +22,7 @@ use tokio_postgres::{
 pub(super) use super::driver::Outcome;
 use super::{
     driver::Driver,
-    sql::{SETTINGS, lock_timeout, noticing},
+    sql::{IDENTITY, SETTINGS, lock_timeout, noticing},
     token::Kept,
 };
 use crate::{
@@ -112,6 +112,8 @@ pub(super) struct Connection {
     named: Mutex<HashMap<Box<str>, String>, ServerStatements>,
     /// The token of the last commit.
     token: Mutex<Option<Kept>>,
+    /// The cluster and the database, if the server tells them.
+    identity: Option<String>,
 }
 
 /// The reason why a session can't be used.
@@ -146,7 +148,7 @@ impl Connection {
             lock_timeout(WAIT)
         );
         let (noticing, last) = (noticing(), lock_timeout(lock));
-        let sent = self.send_simple(&sql);
+        let (sent, identity) = (self.send_simple(&sql), self.send_simple(IDENTITY));
         for sql in &noticing {
             drop(self.send_simple(sql));
         }
@@ -175,6 +177,11 @@ impl Connection {
         if needs_primary && found.next() == Some("true") {
             return Err(Unprepared::Standby);
         }
+        // A server can withhold it.
+        let identity = match identity.wait() {
+            Ok(Response::Text(found)) => found,
+            _ => None,
+        };
         let mut prepared_names = HashMap::new();
         for (sent, ((name, _), sql)) in naming_sent.into_iter().zip(&naming) {
             if sent.wait().is_ok() {
@@ -190,14 +197,19 @@ impl Connection {
         last.wait().map_err(Unprepared::Failed)?;
         *self.named() = prepared_names;
         self.driver().limit = response;
-        Ok(self)
+        Ok(Self { identity, ..self })
+    }
+
+    /// Returns the cluster and the database, if the server tells them.
+    pub(super) fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
     }
 
     /// Returns a connection without the settings.
     pub(super) fn raw(client: Client, driver: Driver) -> Self {
         let (statements, named) = (Mutex::default(), Mutex::default());
         let (driver, is_queued, token) = (Mutex::new(driver), false.into(), Mutex::default());
-        Self { client, driver, is_queued, statements, named, token }
+        Self { client, driver, is_queued, statements, named, token, identity: None }
     }
 
     pub(super) fn driver(&self) -> MutexGuard<'_, Driver> {

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -61,6 +61,8 @@ pub(super) struct Pool {
     limits: Limits,
     /// Whether the store is written to, so that a standby is of no use.
     needs_primary: bool,
+    /// The [`Connection::identity`] of the first session.
+    identity: OnceLock<String>,
     /// The process that has opened the store. A forked process shares its connections, and must not use them.
     origin: Origin,
 }
@@ -96,6 +98,7 @@ impl Pool {
             most: most.max(1),
             limits,
             needs_primary,
+            identity: OnceLock::new(),
             origin: Origin::here(),
         }
     }
@@ -288,7 +291,7 @@ impl Pool {
     ) -> Result<Connection> {
         let limits = (self.limits.response, self.limits.lock());
         let prepared = self.connect(limit)?.prepare(known, named, limits, self.needs_primary);
-        prepared.map_err(|unprepared| match unprepared {
+        let connection = prepared.map_err(|unprepared| match unprepared {
             // If the server refuses to open a session for any reason, it counts as unreachable.
             Unprepared::Failed(error) => error::unreachable(&self.server, &error),
             Unprepared::Standby => {
@@ -303,6 +306,26 @@ impl Pool {
                      connect to the server itself, and not to a pooler of connections"
                 ),
             },
+        })?;
+        self.refuse_replaced(&connection)?;
+        Ok(connection)
+    }
+
+    /// Returns an error if a store that is open for writing has another cluster or database than before. The numbers of its transactions, the
+    /// tokens of commits, and what this process knows of the catalog are those of the first one.
+    fn refuse_replaced(&self, connection: &Connection) -> Result<()> {
+        let Some(found) = connection.identity().filter(|_| self.needs_primary) else {
+            return Ok(());
+        };
+        if self.identity.get_or_init(|| found.to_owned()) == found {
+            return Ok(());
+        }
+        Err(Error::Unreachable {
+            server: self.server.clone(),
+            problem: ServerProblem::Replaced,
+            reason: "the server has another cluster or database than when the store was opened, for example a restored dump; \
+                     open the store again"
+                .to_owned(),
         })
     }
 

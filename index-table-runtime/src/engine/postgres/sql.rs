@@ -30,6 +30,11 @@ pub(super) const NOTICING: [(&str, &str); 4] = [
     ("tcp_keepalives_count", "3"),
 ];
 
+/// Returns the number of the cluster from its creation, and that of the database. Both stay after a failover to a standby, and are others after
+/// a dump was restored elsewhere. It may fail.
+pub(super) const IDENTITY: &str = "SELECT c.system_identifier || ' ' || d.oid::text \
+     FROM pg_control_system() c, pg_database d WHERE d.datname = current_database()";
+
 /// Returns the statements that apply the settings of [`NOTICING`] that the server has. Each may fail.
 pub(super) fn noticing() -> [String; 4] {
     NOTICING.map(|(name, value)| {

@@ -362,6 +362,14 @@ impl Write for Writer<'_> {
         Ok(())
     }
 
+    fn put_new(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        if space.is_catalog() || matches!(space, Space::Aggregate(_)) {
+            return self.put(space, key, record);
+        }
+        let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
+        self.txn.change(relation, Kind::Add, &[&[&prefix, key].concat(), record])
+    }
+
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
         if let Some(totals) = self.reader().totals(space) {
             return totals.remove(key);

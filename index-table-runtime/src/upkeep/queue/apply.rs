@@ -140,7 +140,7 @@ fn batch(
                 let error = poisoned(error)?;
                 let dead_letter = encode(rows.schema, &DeadLetterRecord { error, message })?;
                 in_queue(writer, queue, &mut |writer| {
-                    writer.put_message(DEAD_LETTERS | number, &dead_letter)
+                    writer.put_new_message(DEAD_LETTERS | number, &dead_letter)
                 })?;
                 state.dead_letters += 1;
                 batch.dead_letters += 1;

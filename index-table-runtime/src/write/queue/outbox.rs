@@ -66,7 +66,7 @@ impl End {
 }
 
 /// Returns the number of a message of a transaction.
-fn number_of(schema: &TableSchema, txn: u64, message: u64) -> Result<u64> {
+pub(super) fn number_of(schema: &TableSchema, txn: u64, message: u64) -> Result<u64> {
     let number = txn.checked_mul(IN_TRANSACTION).map(|first| first | message);
     number
         .filter(|number| message < IN_TRANSACTION && *number < BOUND)
@@ -213,7 +213,7 @@ impl Outbox {
                 Some((txn, message)) => number_of(schema, txn, message)?,
             };
             let number = end.last;
-            in_queue(writer, shard, &mut |writer| writer.put_message(number, &bytes))?;
+            in_queue(writer, shard, &mut |writer| writer.put_new_message(number, &bytes))?;
             end.length += 1;
             end.written += 1;
         }

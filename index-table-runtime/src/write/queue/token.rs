@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    IN_TRANSACTION,
+    QUEUE_STATE,
     message::{self, Message, QueueState, decode},
     queues_in, reader_of,
 };
@@ -99,11 +99,12 @@ fn lag(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
     })
 }
 
-/// Whether a message has been applied, and with it the earlier messages of its transaction.
+/// Whether a message has been applied, and with it all messages with smaller numbers: a message from before a restoration can have a smaller
+/// number now.
 pub(crate) fn is_applied(schema: &TableSchema, reader: Reader<'_>, number: u64) -> Result<bool> {
     if reader.is_concurrent() {
-        let first = number - number % IN_TRANSACTION;
-        return Ok(reader.message(first.max(1))?.is_none_or(|(pending, _)| pending > number));
+        let first = reader.message(QUEUE_STATE + 1)?;
+        return Ok(first.is_none_or(|(pending, _)| pending > number));
     }
     Ok(QueueState::read(schema, reader)?.applied >= number)
 }
