@@ -22,7 +22,8 @@ pub(crate) type Ends = Vec<(Option<ShardNumber>, u64)>;
 /// takes it. From [`WriteTxn::token`](crate::WriteTxn::token) and
 /// [`WriteTxn::commit_with_token`](crate::WriteTxn::commit_with_token).
 ///
-/// It can be sent to other processes that have the same store open, and does not expire. It has a number for
+/// It can be sent to other processes that have the same store open, and does not expire. After a dump of a server was restored elsewhere,
+/// waiting for an earlier token can take longer. It has a number for
 /// each table with eventual indexes; in a sharded store, for each shard in which the transaction has written the table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IndexToken {
