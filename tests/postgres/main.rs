@@ -14,10 +14,12 @@ mod cuts;
 mod encrypted;
 mod eventual;
 mod forked;
+mod hot;
 mod kinds;
 #[path = "../support/kinds.rs"]
 mod methods;
 mod numbers;
+mod places;
 mod plans;
 #[path = "../support/postgres.rs"]
 mod postgres;

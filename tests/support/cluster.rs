@@ -4,6 +4,7 @@
 use std::{
     error::Error,
     io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
 };
@@ -78,4 +79,102 @@ pub(crate) fn burn(store: &Store, upto: u64) -> Result<()> {
     );
     run_sql(store, &sql)?;
     Ok(())
+}
+
+/// A hot standby of the server, or PgBouncer before it, which ends when this is dropped.
+pub(crate) struct Beside {
+    script: Child,
+    pub(crate) url: String,
+}
+
+/// Lets commands run as the user `postgres`, because the programs refuse root.
+const AS_POSTGRES: &str = r#"
+set -euo pipefail
+as_postgres() { if [ "$(id -u)" = 0 ]; then setpriv --reuid=postgres --regid=postgres --init-groups "$@"; else "$@"; fi; }
+directory=$(mktemp -d)
+[ "$(id -u)" != 0 ] || chown postgres "$directory"
+cd "$directory"
+"#;
+
+impl Beside {
+    fn start(script: &str, environment: &[(&str, &str)], url: &str) -> Result<Self> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
+        let mut script = Command::new("bash")
+            .args(["-c", &format!("{AS_POSTGRES}{script}")])
+            .envs(environment.iter().copied())
+            .env("PORT", &port)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(script.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+        if line.is_empty() {
+            return Err("the program has not started".into());
+        }
+        let server = url.split('@').nth(1).and_then(|rest| rest.split('/').next());
+        let url = url.replace(server.ok_or("no server")?, &format!("127.0.0.1:{port}"));
+        Ok(Self { script, url })
+    }
+
+    /// Starts a hot standby.
+    pub(crate) fn standby(store: &Store, url: &str) -> Result<Option<Self>> {
+        let Some(binaries) = binaries(store)? else { return Ok(None) };
+        let script = r#"
+as_postgres "$BIN/pg_basebackup" -d "$URL" -D data -R -X stream -c fast
+trap 'as_postgres "$BIN/pg_ctl" -s -D data -m immediate stop; rm -rf "$directory"' EXIT
+options="-p $PORT -h 127.0.0.1 -k $directory -c max_connections=200 -c ssl=off"
+options+=" -c max_pred_locks_per_transaction=2048"
+as_postgres "$BIN/pg_ctl" -s -w -D data -l "$directory/log" -o "$options" start >/dev/null
+echo ready
+cat >/dev/null
+"#;
+        let binaries = binaries.display().to_string();
+        Self::start(script, &[("BIN", &binaries), ("URL", url)], url).map(Some)
+    }
+
+    /// Starts PgBouncer in this mode; `None` if it is not installed.
+    pub(crate) fn pooler(url: &str, mode: &str) -> Result<Option<Self>> {
+        let found = Command::new("sh")
+            .args(["-c", "PATH=$PATH:/usr/sbin command -v pgbouncer"])
+            .output()?;
+        if !found.status.success() {
+            eprintln!("not run: PgBouncer is not installed");
+            return Ok(None);
+        }
+        let server = url.split('@').nth(1).and_then(|rest| rest.split('/').next());
+        let port = server.and_then(|it| it.split(':').nth(1)).ok_or("no port")?;
+        let script = r#"
+PATH=$PATH:/usr/sbin
+cat >pooler.ini <<END
+[databases]
+* = host=127.0.0.1 port=$SERVER_PORT user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = $PORT
+unix_socket_dir =
+auth_type = any
+pool_mode = $MODE
+default_pool_size = 40
+max_client_conn = 200
+ignore_startup_parameters = extra_float_digits,options
+END
+chmod 644 pooler.ini
+chmod 711 .
+as_postgres pgbouncer -q pooler.ini >log 2>&1 &
+pooler=$!
+trap 'kill $pooler; rm -rf "$directory"' EXIT
+for _ in {1..200}; do (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null && break; sleep 0.05; done
+echo ready
+cat >/dev/null
+"#;
+        Self::start(script, &[("SERVER_PORT", port), ("MODE", mode)], url).map(Some)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // The script ends with its input.
+        drop(self.script.stdin.take());
+        let _ = self.script.wait();
+    }
 }

@@ -22,7 +22,7 @@ use tokio_postgres::{
 pub(super) use super::driver::Outcome;
 use super::{
     driver::Driver,
-    sql::{IDENTITY, SETTINGS, lock_timeout, noticing},
+    sql::{IDENTITY, lock_timeout, noticing, settings},
     token::Kept,
 };
 use crate::{
@@ -139,11 +139,12 @@ impl Connection {
         (response, lock): (Duration, Duration),
         needs_primary: bool,
     ) -> Result<Self, Unprepared> {
-        let assignments = SETTINGS.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
-        let shown = SETTINGS.iter().map(|(name, _)| format!("current_setting('{name}')"));
-        let shown = shown.collect::<Vec<_>>().join(" || ' ' || ");
+        let settings = settings(needs_primary);
+        let assignments = settings.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
+        let shown = settings.iter().map(|(name, _)| format!("current_setting('{name}')"));
+        let shown = shown.collect::<Vec<_>>().join(" || ',' || ");
         let sql = format!(
-            "{}{}; SELECT {shown} || ' ' || pg_is_in_recovery()::text",
+            "{}{}; SELECT {shown} || ',' || pg_is_in_recovery()::text",
             assignments.collect::<Vec<_>>().concat(),
             lock_timeout(WAIT)
         );
@@ -167,8 +168,8 @@ impl Connection {
             Response::Text(Some(found)) => found,
             _ => String::new(),
         };
-        let mut found = found.split(' ');
-        for (name, wanted) in SETTINGS {
+        let mut found = found.split(',');
+        for (name, wanted) in settings {
             let found = found.next().unwrap_or_default();
             if found != wanted {
                 return Err(Unprepared::Setting { name, found: found.to_owned(), wanted });

@@ -20,6 +20,7 @@ use super::{
     options::Limits,
     sql,
     start::{self, Start},
+    target::Target,
     texts::Texts,
     tls::Tls,
 };
@@ -54,6 +55,7 @@ pub(super) struct Pool {
     /// The statements that new connections prepare for `EXECUTE`.
     named: Mutex<BTreeSet<Box<str>>>,
     config: Config,
+    target: Target,
     tls: Tls,
     /// The server, without the password, for errors.
     server: String,
@@ -77,7 +79,7 @@ struct State {
 impl Pool {
     /// Returns a pool without connections.
     pub(super) fn new(
-        config: Config,
+        (config, target): (Config, Target),
         server: String,
         most: usize,
         limits: Limits,
@@ -93,6 +95,7 @@ impl Pool {
             known: Mutex::default(),
             named: Mutex::default(),
             config,
+            target,
             tls,
             server,
             most: most.max(1),
@@ -257,13 +260,14 @@ impl Pool {
         Ok(Some(leased))
     }
 
-    /// Returns an error if the server is another product than PostgreSQL, or older than [`OLDEST`]. Opens a connection.
-    pub(super) fn refuse_other_servers(&self) -> Result<()> {
+    /// Returns an error if the server is another product than PostgreSQL, or older than [`OLDEST`]. Opens a connection, and returns it.
+    pub(super) fn refuse_other_servers(&self) -> Result<Connection> {
         let sql = "SELECT current_setting('server_version_num') || ' ' || version()";
-        let version = self.connect(self.limits.connect)?.simple(sql);
+        let connection = self.connect(self.limits.connect)?;
+        let version = connection.simple(sql);
         let version = version.map_err(|error| error::unreachable(&self.server, &error))?;
         match refused(&version.unwrap_or_default()) {
-            None => Ok(()),
+            None => Ok(connection),
             Some(reason) => Err(Error::Unreachable {
                 server: self.server.clone(),
                 problem: ServerProblem::NotSupported,
@@ -329,13 +333,15 @@ impl Pool {
         })
     }
 
-    fn connect(&self, limit: Duration) -> Result<Connection> {
+    /// Opens a connection without the settings.
+    pub(super) fn connect(&self, limit: Duration) -> Result<Connection> {
         let until = Instant::now() + limit.min(self.limits.connect);
         let mut pause = PAUSES.0;
         loop {
             let limits =
                 Limits { connect: until.saturating_duration_since(Instant::now()), ..self.limits };
-            let connected = dial::connect(&self.config, &self.tls, limits, self.needs_primary);
+            let connected =
+                dial::connect(&self.config, &self.tls, limits, (self.target, self.needs_primary));
             let error = match connected {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
@@ -380,6 +386,11 @@ impl Leased {
     pub(super) fn is_replaceable(&self) -> bool {
         let is_late = self.connection.as_ref().is_some_and(|connection| connection.is_late());
         !self.is_new && !is_late && self.locked.is_none()
+    }
+
+    /// Whether the session has an advisory lock.
+    pub(super) const fn is_locked(&self) -> bool {
+        self.locked.is_some()
     }
 
     /// Takes an advisory lock of the session, until the connection is kept or closed. Waits while another session has it, because
