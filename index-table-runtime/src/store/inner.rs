@@ -104,7 +104,7 @@ pub(crate) struct Declared {
     pub(crate) client: Option<Client>,
     /// For each index, whether it is readable.
     pub(crate) readable: Vec<bool>,
-    /// Whether the table has changes or messages with numbers of another cluster.
+    /// Whether the table has changes with numbers of another cluster.
     pub(crate) has_foreign: bool,
     /// The new records of the referenced tables.
     pub(crate) renewed: Vec<Renewed>,

@@ -1,43 +1,40 @@
-//! Changes and messages with numbers of transactions of another cluster, after a dump of a server was restored.
+//! Changes with numbers of transactions of another cluster, after a dump of a server was restored.
 //!
 //! The numbers of transactions of the new cluster can be less than those of the old one. Then a change without a number would wait until the new
 //! cluster has reached the number of its transaction, later changes of the same row would precede it, and a transaction with this number would
-//! want its key. So each client numbers the changes, and gives the messages other numbers, when it opens a table, before it writes there. No
-//! identity of the cluster is compared: a number is foreign if it is not less than that of the transaction which looks.
+//! want its key. So each client numbers the changes when it opens a table, before it writes there. No identity of the cluster is compared: a
+//! number is foreign if it is not less than that of the transaction which looks.
 //!
 //! If the numbers of the new cluster are greater, nothing is foreign: all old numbers are less than those of new transactions, as in one cluster.
 //!
 //! Each transaction numbers a part, in the order of the old numbers, until no number is foreign: the rest is then less than the numbers of all
-//! later transactions. If the client ends before the last one, the next client that opens the table continues. Clients that open
-//! the table at the same time number the same parts, so one of them has a conflict and runs again.
+//! later transactions. If the client ends before the last one, the next client that opens the table continues. Clients that open the table at the
+//! same time number the same parts, so one of them has a conflict and runs again.
 
 use crate::{
     engine::{self, Conflicts, Engine},
     model::{error::Result, row_vtable::TableRows, schema::Renaming},
     placement::Writer,
     store::{Store, transaction},
-    write::{changes, queue},
+    write::changes,
 };
 
-/// The maximum number of changes, and that of messages, that a transaction numbers.
+/// The maximum number of changes that a transaction numbers.
 const MOST: usize = 16_384;
 
-/// Whether a table that is being opened has changes or messages of another cluster.
+/// Whether a table that is being opened has changes of another cluster.
 pub(super) fn is_in(rows: &TableRows, writer: &Writer<'_, '_>) -> Result<bool> {
-    let (has_changes, has_queue) = (rows.changes.is_some(), rows.schema.has_eventual());
-    if !has_changes && !has_queue {
+    if rows.changes.is_none() {
         return Ok(false);
     }
     let Some((own, _)) = writer.numbered() else { return Ok(false) };
-    Ok(has_changes && changes::has_foreign(writer.reader(), own)?
-        || has_queue && queue::has_foreign(writer.reader(), own)?)
+    changes::has_foreign(writer.reader(), own)
 }
 
-/// Numbers the changes and messages of another cluster, if a table has some. No client can have written to the table since the restoration: each
+/// Numbers the changes of another cluster, if a table has some. No client can have written to the table since the restoration: each
 /// one calls this before.
 pub(super) fn number(store: &Store, engine: &Engine, rows: &TableRows) -> Result<()> {
-    let is_concerned = rows.changes.is_some() || rows.schema.has_eventual();
-    if !is_concerned || !store.inner.engines.has_other_writers() {
+    if rows.changes.is_none() || !store.inner.engines.has_other_writers() {
         return Ok(());
     }
     loop {
@@ -64,25 +61,16 @@ pub(super) fn number(store: &Store, engine: &Engine, rows: &TableRows) -> Result
 
 /// Numbers a part. Returns whether there is more.
 fn some(rows: &TableRows, writer: &mut Writer<'_, '_>) -> Result<bool> {
-    let Some((own, _)) = writer.numbered() else { return Ok(false) };
-    let mut is_left = false;
-    if let Some(stream) = &rows.changes
-        && changes::has_foreign(writer.reader(), own)?
-    {
-        let mut count = 0;
-        is_left = loop {
-            let numbered = changes::number(stream, writer, u64::MAX)?;
-            count += numbered;
-            if numbered < changes::AT_ONCE {
-                break false;
-            }
-            if count >= MOST {
-                break true;
-            }
-        };
+    let (Some(stream), true) = (&rows.changes, is_in(rows, writer)?) else { return Ok(false) };
+    let mut count = 0;
+    loop {
+        let numbered = changes::number(stream, writer, u64::MAX)?;
+        count += numbered;
+        if numbered < changes::AT_ONCE {
+            return Ok(false);
+        }
+        if count >= MOST {
+            return Ok(true);
+        }
     }
-    if rows.schema.has_eventual() && queue::has_foreign(writer.reader(), own)? {
-        is_left |= queue::number_foreign(rows.schema, writer, own, MOST)?;
-    }
-    Ok(is_left)
 }

@@ -190,6 +190,7 @@ pub(super) fn record(
             let mut writer = Writer::One(writer);
             queue::rename(rows.schema, &mut writer, &renamed.borrow().indexes)?;
             declared = prepare(rows, &mut writer, part, (online, delayed))?;
+            declared.has_foreign = foreign::is_in(rows, &writer)?;
             Ok(())
         };
         engine.open_or_rename(rows.schema, rows.parts(), excludes_writers, rename, prepare)
@@ -383,16 +384,8 @@ fn prepare(
         }
     }
     let (record, declaration) = put_record(&declared, &announced, writer, table)?;
-    let (lacking, has_foreign) = (announced, foreign::is_in(rows, writer)?);
-    Ok(Declared {
-        record,
-        declaration,
-        lacking,
-        readable,
-        has_foreign,
-        renewed,
-        ..Declared::default()
-    })
+    let lacking = announced;
+    Ok(Declared { record, declaration, lacking, readable, renewed, ..Declared::default() })
 }
 
 /// Writes the record of a table, unless it is equal. Returns it, and the declaration if the record lacks parts of it.

@@ -38,7 +38,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Returns a number of the transaction, and the number of earlier calls in this transaction; `None` if the engine's
+    /// Returns a number of the transaction, and a random number plus the number of earlier calls in this transaction; `None` if the engine's
     /// transactions write one after the other.
     #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
     pub(crate) fn numbered(&self) -> Option<(u64, u64)> {

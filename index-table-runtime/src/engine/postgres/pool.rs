@@ -336,7 +336,7 @@ impl Pool {
     /// Opens a connection without the settings.
     pub(super) fn connect(&self, limit: Duration) -> Result<Connection> {
         let until = Instant::now() + limit.min(self.limits.connect);
-        let mut pause = PAUSES.0;
+        let (mut pause, mut earlier) = (PAUSES.0, None);
         loop {
             let limits =
                 Limits { connect: until.saturating_duration_since(Instant::now()), ..self.limits };
@@ -346,9 +346,14 @@ impl Pool {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
+            let found = error::unreachable(&self.server, &*error);
             if !error::may_pass(&*error) || Instant::now() + pause >= until {
-                return Err(error::unreachable(&self.server, &*error));
+                // The last attempt may have had no time for a response, which tells less than those before.
+                let tells_less =
+                    matches!(found, Error::Unreachable { problem: ServerProblem::Network, .. });
+                return Err(earlier.filter(|_| tells_less).unwrap_or(found));
             }
+            earlier = Some(found);
             thread::sleep(pause);
             pause = PAUSES.1.min(pause * 2);
         }

@@ -1,4 +1,4 @@
-//! Refusing a pooler that shares the sessions of the server between its clients, such as PgBouncer in transaction mode.
+//! Refusing a pooler that shares the sessions of the server between its clients, such as `PgBouncer` in transaction mode.
 //!
 //! Settings, prepared statements and advisory locks belong to a session. A pooler that gives each transaction any session would apply them to other
 //! clients. Usually, it gives the same session again while there is little work, so one look at the settings proves nothing. Therefore, a

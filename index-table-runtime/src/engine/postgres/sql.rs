@@ -27,7 +27,6 @@ pub(super) const SETTINGS: [(&str, &str); 11] = [
 pub(super) fn settings(writes: bool) -> [(&'static str, &'static str); 11] {
     SETTINGS.map(|(name, value)| match name {
         "default_transaction_isolation" if !writes => (name, "repeatable read"),
-        "default_transaction_read_only" if !writes => (name, "on"),
         _ => (name, value),
     })
 }

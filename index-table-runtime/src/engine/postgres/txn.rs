@@ -154,7 +154,7 @@ impl<'s> Txn<'s> {
         Place { transaction, position }
     }
 
-    /// Returns the number of the transaction, and the number of earlier calls, including the calls of nested transactions
+    /// Returns the number of the transaction, and a random number plus the number of earlier calls, including the calls of nested transactions
     /// that were rolled back.
     pub(super) fn numbered(&self) -> (u64, u64) {
         (self.stamp().number(), self.session().count_numbered())

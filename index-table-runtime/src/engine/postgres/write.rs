@@ -55,7 +55,7 @@ impl Writer<'_> {
         Reader { txn: self.txn, tables: self.tables }
     }
 
-    /// Returns the number of the transaction, and the number of earlier calls.
+    /// Returns the number of the transaction, and a random number plus the number of earlier calls.
     pub(crate) fn numbered(&self) -> (u64, u64) {
         self.txn.numbered()
     }

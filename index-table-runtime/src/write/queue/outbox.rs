@@ -66,7 +66,7 @@ impl End {
 }
 
 /// Returns the number of a message of a transaction.
-pub(super) fn number_of(schema: &TableSchema, txn: u64, message: u64) -> Result<u64> {
+fn number_of(schema: &TableSchema, txn: u64, message: u64) -> Result<u64> {
     let number = txn.checked_mul(IN_TRANSACTION).map(|first| first | message);
     number
         .filter(|number| message < IN_TRANSACTION && *number < BOUND)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    QUEUE_STATE,
+    IN_TRANSACTION,
     message::{self, Message, QueueState, decode},
     queues_in, reader_of,
 };
@@ -22,8 +22,7 @@ pub(crate) type Ends = Vec<(Option<ShardNumber>, u64)>;
 /// takes it. From [`WriteTxn::token`](crate::WriteTxn::token) and
 /// [`WriteTxn::commit_with_token`](crate::WriteTxn::commit_with_token).
 ///
-/// It can be sent to other processes that have the same store open, and does not expire. After a dump of a server was restored elsewhere,
-/// waiting for an earlier token can take longer. It has a number for
+/// It can be sent to other processes that have the same store open, and does not expire. It has a number for
 /// each table with eventual indexes; in a sharded store, for each shard in which the transaction has written the table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IndexToken {
@@ -100,12 +99,11 @@ fn lag(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
     })
 }
 
-/// Whether a message has been applied, and with it all messages with smaller numbers: a message from before a restoration can have a smaller
-/// number now.
+/// Whether a message has been applied, and with it the earlier messages of its transaction.
 pub(crate) fn is_applied(schema: &TableSchema, reader: Reader<'_>, number: u64) -> Result<bool> {
     if reader.is_concurrent() {
-        let first = reader.message(QUEUE_STATE + 1)?;
-        return Ok(first.is_none_or(|(pending, _)| pending > number));
+        let first = number - number % IN_TRANSACTION;
+        return Ok(reader.message(first.max(1))?.is_none_or(|(pending, _)| pending > number));
     }
     Ok(QueueState::read(schema, reader)?.applied >= number)
 }
