@@ -168,7 +168,7 @@ fn a_dump_can_be_restored_in_another_database_of_the_cluster() -> TestResult {
     Ok(())
 }
 
-/// Adds to the numbers of the transactions of all changes without numbers, and of all messages.
+/// Adds to the numbers of the transactions of all changes without numbers.
 fn shift(store: &Store, schema: &Schema, by: i64) -> Result<()> {
     let name = schema.name();
     let changes = format!(
@@ -176,12 +176,7 @@ fn shift(store: &Store, schema: &Schema, by: i64) -> Result<()> {
          int8send(('x' || encode(substr(k, 2, 8), 'hex'))::bit(64)::int8 + {by}) || substr(k, 10) \
          WHERE k >= '\\x05' AND k < '\\x06'"
     );
-    let messages = format!(
-        "UPDATE \"{name}\".\".queue.crates\" SET k = \
-         int8send(('x' || encode(k, 'hex'))::bit(64)::int8 + ({by}::int8 << 24))"
-    );
-    run_sql(store, &changes)?;
-    run_sql(store, &messages).map(drop)
+    run_sql(store, &changes).map(drop)
 }
 
 /// As after a dump was restored, with clients that open the table at the same time, and write at once.
