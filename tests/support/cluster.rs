@@ -81,7 +81,7 @@ pub(crate) fn burn(store: &Store, upto: u64) -> Result<()> {
     Ok(())
 }
 
-/// A hot standby of the server, or PgBouncer before it, which ends when this is dropped.
+/// A hot standby of the server, or `PgBouncer` before it, which ends when this is dropped.
 pub(crate) struct Beside {
     script: Child,
     pub(crate) url: String,
@@ -132,7 +132,7 @@ cat >/dev/null
         Self::start(script, &[("BIN", &binaries), ("URL", url)], url).map(Some)
     }
 
-    /// Starts PgBouncer in this mode; `None` if it is not installed.
+    /// Starts `PgBouncer` in this mode; `None` if it is not installed.
     pub(crate) fn pooler(url: &str, mode: &str) -> Result<Option<Self>> {
         let found = Command::new("sh")
             .args(["-c", "PATH=$PATH:/usr/sbin command -v pgbouncer"])
