@@ -279,13 +279,15 @@ fn an_open_store_refuses_another_cluster() -> TestResult {
         }
         Fate::Forward
     })?;
-    let options = schema.options().commit_timeout(Duration::from_millis(400));
+    let options = schema.options().commit_timeout(Duration::from_secs(30));
     let store = options.connect(&url)?;
     let crates = CrateRepository::open(&store)?;
     is_armed.store(true, Ordering::SeqCst);
     // The tokens there tell nothing about this commit.
+    let begun = Instant::now();
     let unknown = set(&store, &crates, 5, 50);
     assert!(matches!(unknown, Err(Error::CommitUnknown { .. })), "{unknown:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "it waits for the first cluster");
     let mut refused = set(&store, &crates, 5, 51);
     for _ in 0..20 {
         if matches!(refused, Err(Error::Unreachable { problem: ServerProblem::Replaced, .. })) {

@@ -31,6 +31,27 @@ pub(super) fn is_in(rows: &TableRows, writer: &Writer<'_, '_>) -> Result<bool> {
     changes::has_foreign(writer.reader(), own)
 }
 
+/// Looks in a snapshot whether a table has changes of another cluster, and then [numbers](number) them. Without such changes, this waits for no
+/// other client.
+pub(super) fn number_if_any(
+    store: &Store,
+    engine: &Engine,
+    rows: &TableRows,
+    tables: &engine::Tables,
+) -> Result<()> {
+    if rows.changes.is_none() || !store.inner.engines.has_other_writers() {
+        return Ok(());
+    }
+    let has_foreign = {
+        let txn = engine.read()?;
+        // All transactions with smaller numbers have ended in the snapshot.
+        let number = txn.stamp().number().saturating_add(1);
+        let reader = txn.reader(tables).map(|reader| changes::has_foreign(reader, number));
+        reader.unwrap_or(Ok(false))?
+    };
+    if has_foreign { number(store, engine, rows) } else { Ok(()) }
+}
+
 /// Numbers the changes of another cluster, if a table has some. No client can have written to the table since the restoration: each
 /// one calls this before.
 pub(super) fn number(store: &Store, engine: &Engine, rows: &TableRows) -> Result<()> {

@@ -155,7 +155,7 @@ pub(super) fn find(
         };
         let tables = engine.find_table(schema, rows.parts())?.ok_or_else(|| differs(schema))?;
         if !is_read_only {
-            super::foreign::number(store, engine, rows)?;
+            super::foreign::number_if_any(store, engine, rows, &tables)?;
         }
         Ok((tables.into(), declared))
     })

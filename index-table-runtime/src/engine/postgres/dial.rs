@@ -58,6 +58,8 @@ pub(super) fn connect(
     let targets: &[Target] = match target {
         // After a failover, another host is the primary.
         Target::Any | Target::PreferStandby if needs_primary && count > 1 => &[Target::ReadWrite],
+        // One host is a primary, or refused later.
+        Target::PreferStandby if needs_primary => &[Target::Any],
         Target::PreferStandby => &[Target::Standby, Target::Any],
         _ => &[target],
     };

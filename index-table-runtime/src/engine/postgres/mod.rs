@@ -33,6 +33,7 @@ mod names;
 mod numbers;
 mod options;
 mod outcome;
+mod patience;
 mod pending;
 #[cfg(feature = "async")]
 mod pipeline;
@@ -69,7 +70,11 @@ pub(crate) use write::{LAYOUT, Writer};
 
 use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Duration};
 
-use tokio_postgres::{Config, config::Host, error::SqlState};
+use tokio_postgres::{
+    Config,
+    config::{Host, TargetSessionAttrs},
+    error::SqlState,
+};
 
 use self::{
     catalog::Catalog,
@@ -119,6 +124,12 @@ impl Engine {
         let (url, target) = Target::take(url).map_err(unusable)?;
         let config: Config =
             url.parse().map_err(|error: tokio_postgres::Error| unusable(error.to_string()))?;
+        // The library decodes more than `take`.
+        let target = match config.get_target_session_attrs() {
+            TargetSessionAttrs::ReadWrite if target == Target::Any => Target::ReadWrite,
+            TargetSessionAttrs::ReadOnly if target == Target::Any => Target::ReadOnly,
+            _ => target,
+        };
         let schema = options.schema.clone();
         if !names::is_schema(&schema) {
             return Err(invalid(format!(

@@ -10,9 +10,6 @@ const HOUR: Duration = Duration::from_hours(1);
 /// The longest wait for a lock.
 const LOCK: Duration = Duration::from_secs(5);
 
-/// The longest wait for a lock in a transaction that writes rows. The server finds a deadlock only after its `deadlock_timeout`, a second.
-const WRITE_LOCK: Duration = Duration::from_millis(20);
-
 /// The time limits of a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
@@ -31,12 +28,6 @@ impl Limits {
     /// wait, with a conflict, after which the transaction runs again.
     pub(super) fn lock(&self) -> Duration {
         LOCK.min(self.response / 2)
-    }
-
-    /// Returns the limit for each wait for a lock in a transaction that writes rows. A transaction that waits for a row which another one
-    /// has changed has a conflict in the end, unless the other one is rolled back.
-    pub(super) fn write_lock(&self) -> Duration {
-        WRITE_LOCK.min(self.lock())
     }
 }
 
@@ -79,7 +70,8 @@ impl Options {
     /// [`commit_timeout`](Options::commit_timeout). A statement that takes longer before its first row needs a longer time, for example
     /// the `count` of hundreds of millions of entries, or their removal when an index is built again. Waiting for another client that is
     /// opening a table or changing indexes has a limit of its own, an hour. Waiting for a row or table that another client has locked ends
-    /// after half of this time, at most 5 seconds, with a conflict; in a transaction that writes rows, after 20 milliseconds.
+    /// after half of this time, at most 5 seconds, with a conflict; in a transaction of several round trips that writes rows, after 20 milliseconds, and
+    /// twice as long after each such conflict of the thread.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit.min(24 * HOUR);
         self

@@ -11,6 +11,7 @@ use super::{
     connection::Connection,
     names::Relation,
     numbers::{Blocks, Explicit},
+    patience,
     pending::Pending,
     pool::{Counted, Leased, Pool},
     slot::Slot,
@@ -305,6 +306,7 @@ impl<'s> Session<'s> {
 
     /// Ends the blocks of numbers that the committed rows of this transaction concern, and merges stripes.
     pub(super) fn after_commit(&self) {
+        patience::note_commit();
         for table in self.explicit.take() {
             self.blocks.end(table);
         }

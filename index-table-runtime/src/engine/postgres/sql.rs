@@ -107,14 +107,12 @@ pub(super) const fn number(writes: bool) -> &'static str {
 }
 
 /// The storage parameters of the tokens. Each commit leaves a dead row, so the server cleans the table after a number of rows, and not
-/// after a share of those that it has.
-const OF_COMMITS: &str =
-    " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)";
+/// after a share of those that it has. It does not give back pages at the end, for which it would lock the table.
+const OF_COMMITS: &str = " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, vacuum_truncate = false)";
 
 /// The storage parameters of the other tables. Each change of a key leaves a dead row in an index, so the server does not wait until a fifth of
 /// the rows is dead.
-const OF_TABLES: &str =
-    " WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000)";
+const OF_TABLES: &str = " WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false)";
 
 /// Returns the statement that creates a table.
 pub(super) fn create(relation: &Relation) -> String {

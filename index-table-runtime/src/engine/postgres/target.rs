@@ -64,7 +64,9 @@ impl Target {
             let mut rest = Vec::new();
             for parameter in query.split('&') {
                 match parameter.split_once('=') {
-                    Some((NAME, word)) => target = Self::of(&word.replace("%2D", "-"))?,
+                    Some((NAME, word)) => {
+                        target = Self::of(&word.replace("%2D", "-").replace("%2d", "-"))?
+                    }
                     _ => rest.push(parameter),
                 }
             }
@@ -72,25 +74,42 @@ impl Target {
             return Ok((format!("{base}{mark}{}", rest.join("&")), target));
         }
         let (mut rest, mut left) = (String::new(), url);
-        while let Some((before, after)) = left.split_once(NAME) {
-            let value = after.trim_start().strip_prefix('=').map(str::trim_start);
-            let Some(value) =
-                value.filter(|_| before.is_empty() || before.ends_with(char::is_whitespace))
-            else {
+        // A text without this form is an error of the client library.
+        while let Some((name, value)) = left.split_once('=') {
+            let end = end_of_value(value);
+            let (value, after) = value.split_at(end);
+            let (before, own) = name.split_at(name.len() - name.trim_start().len());
+            if own.trim_end() == NAME {
+                target = Self::of(value.trim_start().trim_matches('\''))?;
                 rest.push_str(before);
-                rest.push_str(NAME);
-                left = after;
-                continue;
-            };
-            let end = value.find(char::is_whitespace).unwrap_or(value.len());
-            let (word, after) = value.split_at(end);
-            target = Self::of(word.trim_matches('\''))?;
-            rest.push_str(before);
+            } else {
+                rest.push_str(name);
+                rest.push('=');
+                rest.push_str(value);
+            }
             left = after;
         }
         rest.push_str(left);
         Ok((rest, target))
     }
+}
+
+/// Returns the length of the value at the beginning of a text, with white space before it. A value can be in single quotes, and a backslash precedes
+/// a character that has no meaning.
+fn end_of_value(text: &str) -> usize {
+    let start = text.len() - text.trim_start().len();
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, character) in text.char_indices().skip_while(|(at, _)| *at < start) {
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '\'' if is_quoted => return at + 1,
+            '\'' if at == start => is_quoted = true,
+            _ if character.is_whitespace() && !is_quoted => return at,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 #[cfg(test)]
@@ -112,6 +131,15 @@ mod tests {
         assert_eq!(Target::take(none), Ok((none.to_owned(), Target::Any)));
         let other = "host=one password=my_target_session_attrs=x";
         assert_eq!(Target::take(other), Ok((other.to_owned(), Target::Any)));
+        // The value of another parameter is not searched.
+        let quoted = "host=one password = 'a \\' target_session_attrs=x b' port=1";
+        assert_eq!(Target::take(quoted), Ok((quoted.to_owned(), Target::Any)));
+        let both = format!("{quoted} target_session_attrs=primary");
+        assert_eq!(Target::take(&both), Ok((format!("{quoted} "), Target::Primary)));
+        for dash in ["%2d", "%2D"] {
+            let url = format!("postgresql://one?{NAME}=read{dash}only");
+            assert_eq!(Target::take(&url), Ok(("postgresql://one".to_owned(), Target::ReadOnly)));
+        }
         let unknown = Target::take("postgresql://one?target_session_attrs=master");
         assert!(unknown.is_err_and(|reason| reason.contains("prefer-standby")));
     }

@@ -8,6 +8,7 @@ use super::{
     batch::{Batch, Mode, Statement},
     connection::{Connection, Outcome, Parameters, Response, Sent, column},
     error::{self, Kind},
+    patience,
     pending::Item,
     pool::Leased,
     session::{Numbers, Session},
@@ -74,7 +75,8 @@ impl Session<'_> {
         if !self.writes || self.leased.with(is_locked) {
             return begin.into();
         }
-        format!("{begin}; {}", sql::local_lock_timeout(self.pool.limits().write_lock())).into()
+        format!("{begin}; {}", sql::local_lock_timeout(patience::limit(self.pool.limits().lock())))
+            .into()
     }
 
     /// Returns the statement for the numbers.

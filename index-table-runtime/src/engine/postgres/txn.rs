@@ -11,7 +11,7 @@ use super::{
     connection::{Parameters, Response, column},
     error::{self, Kind},
     names::Relation,
-    outcome,
+    outcome, patience,
     pending::{Item, Pending, Unsent},
     pool::{Leased, Pool},
     session::{Server, Session},
@@ -194,6 +194,7 @@ impl<'s> Txn<'s> {
     #[cold]
     fn fail(&self, cause: tokio_postgres::Error) -> Error {
         let (session, kind) = (self.session(), error::kind(&cause));
+        patience::note_failure(&cause);
         let error = error::of(session.pool.server(), cause);
         if self.depth == 0 || kind != Kind::Refused {
             session.fail(kind == Kind::Conflict, &error);
