@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Error, IndexTable, Result};
+use index_table::{__private::run_sql, Error, IndexTable, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{TestResult, postgres::Schema};
@@ -114,5 +114,31 @@ fn a_deadlock_ends_soon() -> TestResult {
         let time = time?;
         assert!(time < Duration::from_millis(700), "{time:?}");
     }
+    Ok(())
+}
+
+/// The limit for locks grows. With the first one, there would be twice as many attempts.
+#[test]
+fn a_long_wait_ends_in_few_attempts() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let accounts = AccountRepository::open(&store)?;
+    store.transaction(|txn| accounts.put(txn, &Account { id: 1, balance: 0 }))?;
+    let hold = format!(
+        "BEGIN; SELECT k FROM \"{}\".accounts FOR UPDATE; SELECT pg_sleep(1)::text; ROLLBACK",
+        schema.name()
+    );
+    let mut attempts = 0;
+    thread::scope(|scope| -> Result<()> {
+        let holder = scope.spawn(|| run_sql(&store, &hold));
+        thread::sleep(Duration::from_millis(100));
+        store.transaction(|txn| {
+            attempts += 1;
+            accounts.update(txn, 1, |row| row.balance += 1)?;
+            accounts.get(txn, 1).map(drop)
+        })?;
+        holder.join().expect("a thread").map(drop)
+    })?;
+    assert!(attempts <= 8, "{attempts}");
     Ok(())
 }

@@ -8,7 +8,12 @@ use std::{
 use index_table::{__private::run_sql, Error, IndexTable, ServerProblem, Store};
 use serde::{Deserialize, Serialize};
 
-use super::{TestResult, cluster::Beside, postgres::Schema, proxy::address};
+use super::{
+    TestResult,
+    cluster::{Beside, Cluster},
+    postgres::Schema,
+    proxy::address,
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "places", changes)]
@@ -123,14 +128,42 @@ fn a_pooler_in_transaction_mode_is_refused() -> TestResult {
 #[test]
 fn a_pooler_in_session_mode_is_used() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
-    let Some(pooler) = Beside::pooler(schema.url(), "session")? else { return Ok(()) };
-    let open = || -> Result<Store, Error> { schema.options().connect(&pooler.url) };
     schema.open()?;
-    for round in 0..3 {
-        let store = open()?;
-        let places = PlaceRepository::open(&store)?;
-        store.transaction(|txn| places.insert(txn, &place(round)))?;
-        assert_eq!(places.get(&store.read()?, round)?, Some(place(round)));
+    let reset = "session\nserver_reset_query = DEALLOCATE ALL; RESET ALL";
+    for (at, mode) in (0..).zip(["session", reset]) {
+        let Some(pooler) = Beside::pooler(schema.url(), mode)? else { return Ok(()) };
+        for id in at * 3..at * 3 + 3 {
+            let store = schema.options().connect(&pooler.url)?;
+            let places = PlaceRepository::open(&store)?;
+            store.transaction(|txn| places.insert(txn, &place(id)))?;
+            assert_eq!(places.get(&store.read()?, id)?, Some(place(id)));
+        }
     }
+    Ok(())
+}
+
+/// A server that withholds its sessions, or has no room for a second one, is no pooler.
+#[test]
+fn a_server_that_tells_nothing_is_used() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    schema.open()?;
+    let cluster = Cluster::start()?;
+    let admin = Store::options().schema("admin").connect(&cluster.url)?;
+    run_sql(
+        &admin,
+        "CREATE ROLE owner; CREATE ROLE member LOGIN; GRANT owner TO member; \
+         ALTER ROLE member SET role = 'owner'; CREATE ROLE single LOGIN CONNECTION LIMIT 1; \
+         GRANT CREATE ON DATABASE postgres TO owner, single",
+    )?;
+    let open = |user: &str, schema: &str| {
+        let options = Store::options().schema(schema).connections(1);
+        options.connect(format!("{}&user={user}", cluster.url).as_str()).map(drop)
+    };
+    for _ in 0..5 {
+        open("member", "of_owner")?;
+    }
+    open("single", "of_single")?;
+    run_sql(&admin, "REVOKE SELECT ON pg_stat_activity FROM PUBLIC")?;
+    open("member", "of_owner")?;
     Ok(())
 }
