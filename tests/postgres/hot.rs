@@ -125,13 +125,20 @@ fn a_long_wait_ends_in_few_attempts() -> TestResult {
     let accounts = AccountRepository::open(&store)?;
     store.transaction(|txn| accounts.put(txn, &Account { id: 1, balance: 0 }))?;
     let hold = format!(
-        "BEGIN; SELECT k FROM \"{}\".accounts FOR UPDATE; SELECT pg_sleep(1)::text; ROLLBACK",
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT k FROM \"{}\".accounts FOR UPDATE; SELECT pg_sleep(1)::text; ROLLBACK",
         schema.name()
     );
     let mut attempts = 0;
     thread::scope(|scope| -> Result<()> {
         let holder = scope.spawn(|| run_sql(&store, &hold));
-        thread::sleep(Duration::from_millis(100));
+        let sleeps = format!(
+            "SELECT count(*)::text FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
+             AND query LIKE '%\"{}\".accounts FOR UPDATE%'",
+            schema.name()
+        );
+        while run_sql(&store, &sleeps)?.as_deref() != Some("1") {
+            assert!(!holder.is_finished(), "it does not wait");
+        }
         store.transaction(|txn| {
             attempts += 1;
             accounts.update(txn, 1, |row| row.balance += 1)?;
