@@ -305,3 +305,30 @@ fn an_open_store_refuses_another_cluster() -> TestResult {
     set(&again, &CrateRepository::open(&again)?, 5, 53)?;
     Ok(())
 }
+
+/// Without changes of another cluster, a table that is opened from the catalog needs no lock of the schema.
+#[test]
+fn an_opening_from_the_catalog_waits_for_no_other_client() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let crates = CrateRepository::open(&store)?;
+    set(&store, &crates, 1, 10)?;
+    let other = schema.open()?;
+    let name = format!("index-table {}", schema.name());
+    let held =
+        format!("SELECT pg_advisory_lock(hashtextextended('{name}', 0)); SELECT pg_sleep(3)::text");
+    thread::scope(|scope| -> TestResult {
+        let holder = scope.spawn(|| run_sql(&store, &held).map(drop));
+        let is_held = format!(
+            "SELECT count(*)::text FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
+             AND query LIKE '%{name}%' AND pid <> pg_backend_pid()"
+        );
+        while run_sql(&store, &is_held)?.as_deref() == Some("0") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(other.table("crates")?.rows(&other.read()?).next().is_some());
+        assert!(!holder.is_finished(), "it has waited");
+        holder.join().expect("a thread")?;
+        Ok(())
+    })
+}

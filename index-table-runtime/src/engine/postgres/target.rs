@@ -65,7 +65,7 @@ impl Target {
             for parameter in query.split('&') {
                 match parameter.split_once('=') {
                     Some((NAME, word)) => {
-                        target = Self::of(&word.replace("%2D", "-").replace("%2d", "-"))?
+                        target = Self::of(&word.replace("%2D", "-").replace("%2d", "-"))?;
                     }
                     _ => rest.push(parameter),
                 }
