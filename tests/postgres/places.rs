@@ -30,9 +30,9 @@ fn place(id: u32) -> Place {
     Place { id, town: "Oslo".to_owned(), name: format!("place {id}") }
 }
 
-fn problem<T>(result: Result<T, Error>) -> Option<ServerProblem> {
+fn problem<T>(result: &Result<T, Error>) -> Option<ServerProblem> {
     match result {
-        Err(Error::Unreachable { problem, .. }) => Some(problem),
+        Err(Error::Unreachable { problem, .. }) => Some(*problem),
         _ => None,
     }
 }
@@ -46,7 +46,7 @@ fn a_read_only_store_is_opened_on_a_hot_standby() -> TestResult {
     let Some(standby) = Beside::standby(&primary, schema.url())? else { return Ok(()) };
     let options = || schema.options().connect_timeout(Duration::from_secs(1));
     let refused = options().connect(&standby.url);
-    assert_eq!(problem(refused), Some(ServerProblem::NotPrimary));
+    assert_eq!(problem(&refused), Some(ServerProblem::NotPrimary));
 
     let store = options().read_only(true).connect(&standby.url)?;
     let copies = PlaceRepository::open(&store)?;
@@ -62,7 +62,7 @@ fn a_read_only_store_is_opened_on_a_hot_standby() -> TestResult {
         thread::sleep(Duration::from_millis(5));
     }
     assert!(matches!(store.write(), Err(Error::ReadOnly { .. })));
-    assert_eq!(problem(store.read_serializable()), Some(ServerProblem::NotPrimary));
+    assert_eq!(problem(&store.read_serializable()), Some(ServerProblem::NotPrimary));
 
     // Both hosts in one URL, with each word of libpq.
     let (first, second) = (address(schema.url())?, address(&standby.url)?);
@@ -91,7 +91,7 @@ fn a_read_only_store_is_opened_on_a_hot_standby() -> TestResult {
     };
     assert!(only(schema.url(), "standby", true).is_err());
     assert!(only(schema.url(), "read-only", true).is_err());
-    assert_eq!(problem(only(&standby.url, "primary", true)), Some(ServerProblem::NotPrimary));
+    assert_eq!(problem(&only(&standby.url, "primary", true)), Some(ServerProblem::NotPrimary));
     only(schema.url(), "prefer-standby", true)?;
     only(schema.url(), "prefer-standby", false)?;
     assert!(matches!(only(schema.url(), "master", true), Err(Error::Io { .. })));
@@ -120,7 +120,9 @@ fn a_pooler_in_transaction_mode_is_refused() -> TestResult {
     thread::scope(|scope| {
         let clients: Vec<_> =
             (0..6).map(|_| scope.spawn(|| (0..5).for_each(|_| is_refused()))).collect();
-        clients.into_iter().for_each(|it| it.join().expect("a thread"));
+        for client in clients {
+            client.join().expect("a thread");
+        }
     });
     Ok(())
 }
