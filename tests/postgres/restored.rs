@@ -310,10 +310,12 @@ fn an_open_store_refuses_another_cluster() -> TestResult {
 #[test]
 fn an_opening_from_the_catalog_waits_for_no_other_client() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
-    let store = schema.open()?;
+    // Elsewhere, an older transaction of another test could be running.
+    let cluster = Cluster::start()?;
+    let store = schema.options().connect(&cluster.url)?;
     let crates = CrateRepository::open(&store)?;
     set(&store, &crates, 1, 10)?;
-    let other = schema.open()?;
+    let other = schema.options().connect(&cluster.url)?;
     let name = format!("index-table {}", schema.name());
     let held =
         format!("SELECT pg_advisory_lock(hashtextextended('{name}', 0)); SELECT pg_sleep(3)::text");
