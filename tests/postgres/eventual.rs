@@ -209,3 +209,26 @@ fn workers_of_several_clients_apply_the_messages_of_several_writers() -> TestRes
     assert!(report.is_clean(), "{report}");
     Ok(())
 }
+
+#[test]
+fn a_dead_letter_whose_number_is_taken_gets_the_next_one() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let articles = ArticleRepository::open(&store)?;
+    let queue = format!("\"{}\".\".queue.articles\"", schema.name());
+    // A message that can't be applied, and a dead letter of another cluster.
+    let insert = format!(
+        "INSERT INTO {queue} (k, v) VALUES ('\\x0000000100000001', '\\x07'), \
+         ('\\x8000000100000001', '\\x07')"
+    );
+    run_sql(&store, &insert)?;
+    let drained = articles.drain(&store, u64::MAX)?;
+    assert_eq!((drained.applied, drained.dead_letters, drained.left), (0, 1, 0));
+    let dead = format!(
+        "SELECT string_agg(encode(k, 'hex') || (v = '\\x07')::text, ' ' ORDER BY k) FROM {queue} \
+         WHERE k >= '\\x80' AND k < '\\x81'"
+    );
+    let dead = run_sql(&store, &dead)?;
+    assert_eq!(dead.as_deref(), Some("8000000100000001true 8000000100000002false"));
+    Ok(())
+}

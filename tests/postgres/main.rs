@@ -6,22 +6,27 @@ mod changes;
 #[path = "../support/fork.rs"]
 mod child;
 mod clients;
+#[path = "../support/cluster.rs"]
+mod cluster;
 mod commits;
 mod cuts;
 #[cfg(feature = "postgres-tls")]
 mod encrypted;
 mod eventual;
 mod forked;
+mod hot;
 mod kinds;
 #[path = "../support/kinds.rs"]
 mod methods;
 mod numbers;
+mod places;
 mod plans;
 #[path = "../support/postgres.rs"]
 mod postgres;
 #[path = "../support/proxy.rs"]
 mod proxy;
 mod redeclared;
+mod restored;
 #[path = "../support/serial.rs"]
 mod serial;
 mod serial_clients;

@@ -4,7 +4,10 @@
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -43,15 +46,31 @@ pub(crate) fn start(
     url: &str,
     decide: impl Fn(&Message<'_>) -> Fate + Send + Sync + 'static,
 ) -> io::Result<String> {
+    start_between([url, url], &Arc::new(AtomicBool::new(false)), decide)
+}
+
+/// Returns the address of the server of a URL.
+pub(crate) fn address(url: &str) -> io::Result<String> {
     let server = url.split('@').nth(1).and_then(|rest| rest.split('/').next());
-    let server = server.ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    Ok(server.ok_or(io::ErrorKind::InvalidInput)?.to_owned())
+}
+
+/// Starts a proxy in front of two servers, and returns the URL of the first one through it. New connections are those of the second server
+/// while `is_second`.
+pub(crate) fn start_between(
+    urls: [&str; 2],
+    is_second: &Arc<AtomicBool>,
+    decide: impl Fn(&Message<'_>) -> Fate + Send + Sync + 'static,
+) -> io::Result<String> {
+    let servers = [address(urls[0])?, address(urls[1])?];
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let through = url.replace(&server, &listener.local_addr()?.to_string());
-    let decide: Arc<Decide> = Arc::new(decide);
+    let through = urls[0].replace(&servers[0], &listener.local_addr()?.to_string());
+    let (decide, is_second): (Arc<Decide>, _) = (Arc::new(decide), Arc::clone(is_second));
     thread::spawn(move || {
         for (connection, client) in (0..).zip(listener.incoming()) {
+            let server = &servers[usize::from(is_second.load(Ordering::SeqCst))];
             // The server may be restarting.
-            let (Ok(client), Ok(server)) = (client, TcpStream::connect(&server)) else { continue };
+            let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else { continue };
             let _ = (client.set_nodelay(true), server.set_nodelay(true));
             for is_request in [true, false] {
                 let (Ok(client), Ok(server)) = (client.try_clone(), server.try_clone()) else {

@@ -126,6 +126,11 @@ pub(crate) trait WriteRecords: Write {
         self.put(Space::Queue, &number.to_be_bytes(), message)
     }
 
+    /// Writes a new message; see [`Write::put_new`].
+    fn put_new_message(&mut self, number: u64, message: &[u8]) -> Result<()> {
+        self.put_new(Space::Queue, &number.to_be_bytes(), message)
+    }
+
     /// Removes a message.
     fn remove_message(&mut self, number: u64) -> Result<()> {
         self.remove(Space::Queue, &number.to_be_bytes())

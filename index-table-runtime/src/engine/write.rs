@@ -82,6 +82,12 @@ pub(crate) trait Write: Sink {
     /// Replaces a small record.
     fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()>;
 
+    /// Writes a small record whose key is new. If transactions of other clients can write at the same time, a taken key is a
+    /// conflict, and no record is replaced.
+    fn put_new(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        self.put(space, key, record)
+    }
+
     /// Removes a small record.
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()>;
 

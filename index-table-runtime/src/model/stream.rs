@@ -92,6 +92,9 @@ pub(crate) const CLOCK: [u8; 1] = [7];
 /// The first byte of the key of a change that has no number yet.
 const UNNUMBERED: u8 = 5;
 
+/// The exclusive upper bound of the keys of changes without numbers.
+pub(crate) const UNNUMBERED_END: [u8; 1] = [UNNUMBERED + 1];
+
 /// The place of a change without a number: the number of its transaction, and the number of earlier changes of the same
 /// transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -108,6 +108,8 @@ pub(crate) struct Declared {
     pub(crate) client: Option<Client>,
     /// For each index, whether it is readable.
     pub(crate) readable: Vec<bool>,
+    /// Whether the table has changes with numbers of another cluster.
+    pub(crate) has_foreign: bool,
     /// The new records of the referenced tables.
     pub(crate) renewed: Vec<Renewed>,
     /// The place of the last change in the order of all shards.

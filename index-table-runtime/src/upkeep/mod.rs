@@ -10,6 +10,7 @@ pub(crate) mod catalog;
 pub(crate) mod changes;
 mod copies;
 pub(crate) mod expiry;
+mod foreign;
 mod give_up;
 mod hidden;
 mod lists;

@@ -22,7 +22,7 @@ use crate::{
     upkeep::{
         build::{self, Build, BuiltIndex},
         changes::forget_list,
-        lists, read_only, readable, references,
+        foreign, lists, read_only, readable, references,
         renaming::{self, Renamed},
         rollout, shards, versions,
     },
@@ -156,6 +156,9 @@ fn declare(
         let delayed = client.as_ref().map(Client::lacked_elsewhere).transpose()?;
         let delayed = rollout::delayed(rows, delayed.unwrap_or_default());
         let (tables, declared) = record(store, rows, part, (online, &delayed))?;
+        if declared.has_foreign {
+            foreign::number(store, engine, rows)?;
+        }
         Ok((tables, Declared { client, ..declared }))
     })?;
     if part.is_none() {
@@ -187,6 +190,7 @@ pub(super) fn record(
             let mut writer = Writer::One(writer);
             queue::rename(rows.schema, &mut writer, &renamed.borrow().indexes)?;
             declared = prepare(rows, &mut writer, part, (online, delayed))?;
+            declared.has_foreign = foreign::is_in(rows, &writer)?;
             Ok(())
         };
         engine.open_or_rename(rows.schema, rows.parts(), excludes_writers, rename, prepare)

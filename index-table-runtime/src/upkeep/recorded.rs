@@ -154,6 +154,9 @@ pub(super) fn find(
             ..Declared::default()
         };
         let tables = engine.find_table(schema, rows.parts())?.ok_or_else(|| differs(schema))?;
+        if !is_read_only {
+            super::foreign::number_if_any(store, engine, rows, &tables)?;
+        }
         Ok((tables.into(), declared))
     })
 }

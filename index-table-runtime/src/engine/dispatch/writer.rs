@@ -38,7 +38,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Returns a number of the transaction, and the number of earlier calls in this transaction; `None` if the engine's
+    /// Returns a number of the transaction, and a random number plus the number of earlier calls in this transaction; `None` if the engine's
     /// transactions write one after the other.
     #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
     pub(crate) fn numbered(&self) -> Option<(u64, u64)> {
@@ -170,6 +170,14 @@ impl Write for Writer<'_, '_> {
             return writer.exchange(space, removed, written);
         }
         write::one_by_one(self, space, removed, written)
+    }
+
+    fn put_new(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(writer) = self {
+            return writer.put_new(space, key, record);
+        }
+        self.put(space, key, record)
     }
 
     fn place_of_change(&mut self) -> Option<Place> {

@@ -24,7 +24,7 @@ pub(super) enum Kind {
     Put,
     /// Writes a row whose key must be free.
     New,
-    /// Writes a row with a random key. If the key is taken, the transaction runs again.
+    /// Writes a row whose key is random, or has the number of the transaction. If the key is taken, the transaction runs again.
     Add,
     /// Removes the row with these keys.
     Delete,

@@ -351,7 +351,8 @@ mod tests {
             }
             let options = "SELECT array_to_string(reloptions, ' ') FROM pg_class WHERE oid";
             let options = engine.run(&format!("{options} = '{table}'::regclass"))?;
-            let wanted = "autovacuum_vacuum_scale_factor=0 autovacuum_vacuum_threshold=10000";
+            let wanted = "autovacuum_vacuum_scale_factor=0 autovacuum_vacuum_threshold=10000 \
+                          vacuum_truncate=false";
             assert_eq!(options.as_deref(), Some(wanted));
             Ok(())
         });

@@ -22,7 +22,7 @@ use tokio_postgres::{
 pub(super) use super::driver::Outcome;
 use super::{
     driver::Driver,
-    sql::{SETTINGS, lock_timeout, noticing},
+    sql::{IDENTITY, lock_timeout, noticing, settings},
     token::Kept,
 };
 use crate::{
@@ -112,6 +112,8 @@ pub(super) struct Connection {
     named: Mutex<HashMap<Box<str>, String>, ServerStatements>,
     /// The token of the last commit.
     token: Mutex<Option<Kept>>,
+    /// The cluster and the database, if the server tells them.
+    identity: Option<String>,
 }
 
 /// The reason why a session can't be used.
@@ -137,16 +139,17 @@ impl Connection {
         (response, lock): (Duration, Duration),
         needs_primary: bool,
     ) -> Result<Self, Unprepared> {
-        let assignments = SETTINGS.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
-        let shown = SETTINGS.iter().map(|(name, _)| format!("current_setting('{name}')"));
-        let shown = shown.collect::<Vec<_>>().join(" || ' ' || ");
+        let settings = settings(needs_primary);
+        let assignments = settings.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
+        let shown = settings.iter().map(|(name, _)| format!("current_setting('{name}')"));
+        let shown = shown.collect::<Vec<_>>().join(" || ',' || ");
         let sql = format!(
-            "{}{}; SELECT {shown} || ' ' || pg_is_in_recovery()::text",
+            "{}{}; SELECT {shown} || ',' || pg_is_in_recovery()::text",
             assignments.collect::<Vec<_>>().concat(),
             lock_timeout(WAIT)
         );
         let (noticing, last) = (noticing(), lock_timeout(lock));
-        let sent = self.send_simple(&sql);
+        let (sent, identity) = (self.send_simple(&sql), self.send_simple(IDENTITY));
         for sql in &noticing {
             drop(self.send_simple(sql));
         }
@@ -165,8 +168,8 @@ impl Connection {
             Response::Text(Some(found)) => found,
             _ => String::new(),
         };
-        let mut found = found.split(' ');
-        for (name, wanted) in SETTINGS {
+        let mut found = found.split(',');
+        for (name, wanted) in settings {
             let found = found.next().unwrap_or_default();
             if found != wanted {
                 return Err(Unprepared::Setting { name, found: found.to_owned(), wanted });
@@ -175,6 +178,11 @@ impl Connection {
         if needs_primary && found.next() == Some("true") {
             return Err(Unprepared::Standby);
         }
+        // A server can withhold it.
+        let identity = match identity.wait() {
+            Ok(Response::Text(found)) => found,
+            _ => None,
+        };
         let mut prepared_names = HashMap::new();
         for (sent, ((name, _), sql)) in naming_sent.into_iter().zip(&naming) {
             if sent.wait().is_ok() {
@@ -190,14 +198,19 @@ impl Connection {
         last.wait().map_err(Unprepared::Failed)?;
         *self.named() = prepared_names;
         self.driver().limit = response;
-        Ok(self)
+        Ok(Self { identity, ..self })
+    }
+
+    /// Returns the cluster and the database, if the server tells them.
+    pub(super) fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
     }
 
     /// Returns a connection without the settings.
     pub(super) fn raw(client: Client, driver: Driver) -> Self {
         let (statements, named) = (Mutex::default(), Mutex::default());
         let (driver, is_queued, token) = (Mutex::new(driver), false.into(), Mutex::default());
-        Self { client, driver, is_queued, statements, named, token }
+        Self { client, driver, is_queued, statements, named, token, identity: None }
     }
 
     pub(super) fn driver(&self) -> MutexGuard<'_, Driver> {

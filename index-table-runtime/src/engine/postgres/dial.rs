@@ -12,7 +12,7 @@ use std::{
 use socket2::{SockRef, TcpKeepalive};
 use tokio_postgres::{
     Client, Config,
-    config::{Host, LoadBalanceHosts, TargetSessionAttrs},
+    config::{Host, LoadBalanceHosts},
     tls::MakeTlsConnect,
 };
 
@@ -22,6 +22,7 @@ use super::{
     error::Standby,
     options::Limits,
     socket::{Reactor, ServerAddress, Socket, Stream},
+    target::Target,
     tls::Tls,
 };
 
@@ -33,7 +34,7 @@ const RETRIES: u32 = 3;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Opens a connection to the first host that accepts one. The hosts share the time limit, and so do the addresses of a host.
+/// Opens a connection to the first host that accepts one and is fit. The hosts share the time limit, and so do the addresses of a host.
 #[cfg_attr(
     not(feature = "postgres-tls"),
     expect(clippy::trivially_copy_pass_by_ref, reason = "of one feature")
@@ -42,7 +43,7 @@ pub(super) fn connect(
     config: &Config,
     tls: &Tls,
     limits: Limits,
-    needs_primary: bool,
+    (target, needs_primary): (Target, bool),
 ) -> Result<Connection, Failure> {
     let (hosts, addresses, ports) =
         (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
@@ -54,22 +55,26 @@ pub(super) fn connect(
         return Err("the URL has another number of ports than of hosts".into());
     }
     let mut failure = "the URL has no host".into();
-    let session = match config.get_target_session_attrs() {
+    let targets: &[Target] = match target {
         // After a failover, another host is the primary.
-        TargetSessionAttrs::Any if needs_primary && count > 1 => TargetSessionAttrs::ReadWrite,
-        other => other,
+        Target::Any | Target::PreferStandby if needs_primary && count > 1 => &[Target::ReadWrite],
+        // One host is a primary, or refused later.
+        Target::PreferStandby if needs_primary => &[Target::Any],
+        Target::PreferStandby => &[Target::Standby, Target::Any],
+        _ => &[target],
     };
     // One host that does not respond must not take the time of the others.
-    let share = limits.connect / u32::try_from(count.max(1))?;
+    let share = limits.connect / u32::try_from(count.max(1) * targets.len())?;
     let limits = Limits { connect: share, ..limits };
     let first = if config.get_load_balance_hosts() == LoadBalanceHosts::Random {
         usize::try_from(RandomState::new().hash_one(0) >> 33)?
     } else {
         0
     };
-    for at in (0..count).map(|at| first.wrapping_add(at) % count) {
+    let hosts_in_order = || (0..count).map(|at| first.wrapping_add(at) % count);
+    for (target, at) in targets.iter().flat_map(|it| hosts_in_order().map(move |at| (*it, at))) {
         let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or(5432);
-        let host = Place { host: hosts.get(at), port, config, tls, limits, session };
+        let host = Place { host: hosts.get(at), port, config, tls, limits, target };
         let connected = match (addresses.get(at), hosts.get(at)) {
             (Some(address), _) => {
                 host.connect(&[ServerAddress::Tcp(SocketAddr::new(*address, port))])
@@ -99,7 +104,7 @@ struct Place<'a> {
     config: &'a Config,
     tls: &'a Tls,
     limits: Limits,
-    session: TargetSessionAttrs,
+    target: Target,
 }
 
 impl Place<'_> {
@@ -174,17 +179,18 @@ impl Place<'_> {
         let (token, address, name) = (client.cancel_token(), address.clone(), name.to_owned());
         let cancel = Cancel { token, address, name, tls };
         let connection = Connection::raw(client, Driver::new(connection, reactor, left, cancel));
-        let wanted = match self.session {
-            TargetSessionAttrs::ReadWrite => "off",
-            TargetSessionAttrs::ReadOnly => "on",
-            _ => return Ok(connection),
-        };
-        let found = connection.simple("SHOW transaction_read_only")?;
-        if found.as_deref() == Some(wanted) {
+        if self.target == Target::Any {
             return Ok(connection);
         }
-        let found = if wanted == "on" { "is not read-only" } else { "is read-only" };
-        let reason = format!("the database on port {} {found}", self.port);
-        if wanted == "on" { Err(reason.into()) } else { Err(Standby(reason).into()) }
+        let found = connection.simple(
+            "SELECT current_setting('transaction_read_only') || ' ' || pg_is_in_recovery()::text",
+        )?;
+        let (read_only, recovers) = match found.as_deref().and_then(|it| it.split_once(' ')) {
+            Some((read_only, recovers)) => (read_only == "on", recovers == "true"),
+            None => (false, false),
+        };
+        let Some(reason) = self.target.refuses(read_only, recovers) else { return Ok(connection) };
+        let reason = format!("the database on port {} {reason}", self.port);
+        if self.target.is_for_writing() { Err(Standby(reason).into()) } else { Err(reason.into()) }
     }
 }

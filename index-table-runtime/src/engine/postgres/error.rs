@@ -129,7 +129,6 @@ pub(super) fn late(server: &str) -> Error {
 }
 
 /// Whether the statement has waited for a lock for too long.
-#[cfg(feature = "async")]
 pub(super) fn is_locked(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }

@@ -33,10 +33,12 @@ mod names;
 mod numbers;
 mod options;
 mod outcome;
+mod patience;
 mod pending;
 #[cfg(feature = "async")]
 mod pipeline;
 mod pool;
+mod pooler;
 mod queue;
 mod read;
 mod renamed;
@@ -48,6 +50,7 @@ mod sql;
 mod start;
 mod stripes;
 mod tables;
+mod target;
 #[cfg(test)]
 pub(crate) mod tests;
 mod texts;
@@ -67,7 +70,11 @@ pub(crate) use write::{LAYOUT, Writer};
 
 use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Duration};
 
-use tokio_postgres::{Config, config::Host};
+use tokio_postgres::{
+    Config,
+    config::{Host, TargetSessionAttrs},
+    error::SqlState,
+};
 
 use self::{
     catalog::Catalog,
@@ -80,6 +87,7 @@ use self::{
     options::Limits,
     pool::{Leased, Pool, elsewhere},
     session::Server,
+    target::Target,
 };
 use crate::{
     engine::{Options, Read as _, Records, Rename, Retry, Space},
@@ -112,9 +120,16 @@ impl Engine {
             path: "PostgreSQL".into(),
             source: io::Error::new(io::ErrorKind::InvalidInput, reason),
         };
-        let config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            invalid(format!("the URL can't be used: {error}"))
-        })?;
+        let unusable = |reason: String| invalid(format!("the URL can't be used: {reason}"));
+        let (url, target) = Target::take(url).map_err(unusable)?;
+        let config: Config =
+            url.parse().map_err(|error: tokio_postgres::Error| unusable(error.to_string()))?;
+        // The library decodes more than `take`.
+        let target = match config.get_target_session_attrs() {
+            TargetSessionAttrs::ReadWrite if target == Target::Any => Target::ReadWrite,
+            TargetSessionAttrs::ReadOnly if target == Target::Any => Target::ReadOnly,
+            _ => target,
+        };
         let schema = options.schema.clone();
         if !names::is_schema(&schema) {
             return Err(invalid(format!(
@@ -130,8 +145,9 @@ impl Engine {
             commit: options.commit_timeout,
             lease: options.retry_for,
         };
-        let pool = Arc::new(Pool::new(config, server, most, limits, tls, !options.read_only));
-        pool.refuse_other_servers()?;
+        let pool =
+            Arc::new(Pool::new((config, target), server, most, limits, tls, !options.read_only));
+        pooler::refuse(&pool, pool.refuse_other_servers()?)?;
         let catalog = Catalog::new(&schema);
         let retry_for = options.retry_for;
         let is_read_only = options.read_only;
@@ -298,6 +314,11 @@ impl Engine {
                 }
                 // The connection was lost while it was idle.
                 Err(error) if error::kind(&error) == Kind::Lost && leased.is_replaceable() => {}
+                Err(error) if error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) => {
+                    let reason = "the server is a standby, which has no serializable transactions";
+                    let standby = error::Standby(reason.to_owned());
+                    return Err(error::unreachable(self.pool.server(), &standby));
+                }
                 Err(error) => return Err(error::of(self.pool.server(), error)),
             }
         }

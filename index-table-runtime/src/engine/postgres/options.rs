@@ -70,7 +70,8 @@ impl Options {
     /// [`commit_timeout`](Options::commit_timeout). A statement that takes longer before its first row needs a longer time, for example
     /// the `count` of hundreds of millions of entries, or their removal when an index is built again. Waiting for another client that is
     /// opening a table or changing indexes has a limit of its own, an hour. Waiting for a row or table that another client has locked ends
-    /// after half of this time, at most 5 seconds, with a conflict.
+    /// after half of this time, at most 5 seconds, with a conflict; in a transaction of several round trips that writes rows, after 20 milliseconds, and
+    /// twice as long after each such conflict of the thread.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit.min(24 * HOUR);
         self

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     batch::Batch,
-    error,
+    error, patience,
     pending::Item,
     pool::{Leased, Pool},
     session::Session,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     engine::CommitFailure,
-    model::error::{Error, Result},
+    model::error::{Error, Result, ServerProblem},
 };
 
 /// The time between two attempts to determine the outcome of a commit.
@@ -117,6 +117,7 @@ fn judge(
 
 /// Returns the failure of a commit that has changed nothing.
 fn failed(pool: &Pool, cause: tokio_postgres::Error) -> CommitFailure {
+    patience::note_failure(&cause);
     let is_conflict = error::kind(&cause) == error::Kind::Conflict;
     let error = error::of(pool.server(), cause);
     if is_conflict { CommitFailure::Conflict(error) } else { CommitFailure::Failed(error) }
@@ -151,7 +152,12 @@ fn is_committed(session: &Session<'_>, token: Token) -> Option<bool> {
         if left.is_zero() {
             return None;
         }
-        if let Ok(connection) = pool.open_within(left) {
+        let opened = pool.open_within(left);
+        // Another cluster can't tell.
+        if let Err(Error::Unreachable { problem: ServerProblem::Replaced, .. }) = opened {
+            return None;
+        }
+        if let Ok(connection) = opened {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;

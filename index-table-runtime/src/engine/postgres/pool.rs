@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -20,6 +20,7 @@ use super::{
     options::Limits,
     sql,
     start::{self, Start},
+    target::Target,
     texts::Texts,
     tls::Tls,
 };
@@ -54,6 +55,7 @@ pub(super) struct Pool {
     /// The statements that new connections prepare for `EXECUTE`.
     named: Mutex<BTreeSet<Box<str>>>,
     config: Config,
+    target: Target,
     tls: Tls,
     /// The server, without the password, for errors.
     server: String,
@@ -61,6 +63,8 @@ pub(super) struct Pool {
     limits: Limits,
     /// Whether the store is written to, so that a standby is of no use.
     needs_primary: bool,
+    /// The [`Connection::identity`] of the first session.
+    identity: OnceLock<String>,
     /// The process that has opened the store. A forked process shares its connections, and must not use them.
     origin: Origin,
 }
@@ -75,7 +79,7 @@ struct State {
 impl Pool {
     /// Returns a pool without connections.
     pub(super) fn new(
-        config: Config,
+        (config, target): (Config, Target),
         server: String,
         most: usize,
         limits: Limits,
@@ -91,11 +95,13 @@ impl Pool {
             known: Mutex::default(),
             named: Mutex::default(),
             config,
+            target,
             tls,
             server,
             most: most.max(1),
             limits,
             needs_primary,
+            identity: OnceLock::new(),
             origin: Origin::here(),
         }
     }
@@ -254,13 +260,14 @@ impl Pool {
         Ok(Some(leased))
     }
 
-    /// Returns an error if the server is another product than PostgreSQL, or older than [`OLDEST`]. Opens a connection.
-    pub(super) fn refuse_other_servers(&self) -> Result<()> {
+    /// Returns an error if the server is another product than PostgreSQL, or older than [`OLDEST`]. Opens a connection, and returns it.
+    pub(super) fn refuse_other_servers(&self) -> Result<Connection> {
         let sql = "SELECT current_setting('server_version_num') || ' ' || version()";
-        let version = self.connect(self.limits.connect)?.simple(sql);
+        let connection = self.connect(self.limits.connect)?;
+        let version = connection.simple(sql);
         let version = version.map_err(|error| error::unreachable(&self.server, &error))?;
         match refused(&version.unwrap_or_default()) {
-            None => Ok(()),
+            None => Ok(connection),
             Some(reason) => Err(Error::Unreachable {
                 server: self.server.clone(),
                 problem: ServerProblem::NotSupported,
@@ -288,7 +295,7 @@ impl Pool {
     ) -> Result<Connection> {
         let limits = (self.limits.response, self.limits.lock());
         let prepared = self.connect(limit)?.prepare(known, named, limits, self.needs_primary);
-        prepared.map_err(|unprepared| match unprepared {
+        let connection = prepared.map_err(|unprepared| match unprepared {
             // If the server refuses to open a session for any reason, it counts as unreachable.
             Unprepared::Failed(error) => error::unreachable(&self.server, &error),
             Unprepared::Standby => {
@@ -303,23 +310,50 @@ impl Pool {
                      connect to the server itself, and not to a pooler of connections"
                 ),
             },
+        })?;
+        self.refuse_replaced(&connection)?;
+        Ok(connection)
+    }
+
+    /// Returns an error if a store that is open for writing has another cluster or database than before. The numbers of its transactions, the
+    /// tokens of commits, and what this process knows of the catalog are those of the first one.
+    fn refuse_replaced(&self, connection: &Connection) -> Result<()> {
+        let Some(found) = connection.identity().filter(|_| self.needs_primary) else {
+            return Ok(());
+        };
+        if self.identity.get_or_init(|| found.to_owned()) == found {
+            return Ok(());
+        }
+        Err(Error::Unreachable {
+            server: self.server.clone(),
+            problem: ServerProblem::Replaced,
+            reason: "the server has another cluster or database than when the store was opened, for example a restored dump; \
+                     open the store again"
+                .to_owned(),
         })
     }
 
-    fn connect(&self, limit: Duration) -> Result<Connection> {
+    /// Opens a connection without the settings.
+    pub(super) fn connect(&self, limit: Duration) -> Result<Connection> {
         let until = Instant::now() + limit.min(self.limits.connect);
-        let mut pause = PAUSES.0;
+        let (mut pause, mut earlier) = (PAUSES.0, None);
         loop {
             let limits =
                 Limits { connect: until.saturating_duration_since(Instant::now()), ..self.limits };
-            let connected = dial::connect(&self.config, &self.tls, limits, self.needs_primary);
+            let connected =
+                dial::connect(&self.config, &self.tls, limits, (self.target, self.needs_primary));
             let error = match connected {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
+            let found = error::unreachable(&self.server, &*error);
             if !error::may_pass(&*error) || Instant::now() + pause >= until {
-                return Err(error::unreachable(&self.server, &*error));
+                // The last attempt may have had no time for a response, which tells less than those before.
+                let tells_less =
+                    matches!(found, Error::Unreachable { problem: ServerProblem::Network, .. });
+                return Err(earlier.filter(|_| tells_less).unwrap_or(found));
             }
+            earlier = Some(found);
             thread::sleep(pause);
             pause = PAUSES.1.min(pause * 2);
         }
@@ -357,6 +391,11 @@ impl Leased {
     pub(super) fn is_replaceable(&self) -> bool {
         let is_late = self.connection.as_ref().is_some_and(|connection| connection.is_late());
         !self.is_new && !is_late && self.locked.is_none()
+    }
+
+    /// Whether the session has an advisory lock.
+    pub(super) const fn is_locked(&self) -> bool {
+        self.locked.is_some()
     }
 
     /// Takes an advisory lock of the session, until the connection is kept or closed. Waits while another session has it, because

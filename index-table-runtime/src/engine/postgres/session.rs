@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, OnceCell},
+    hash::{BuildHasher as _, RandomState},
     sync::Arc,
 };
 
@@ -10,6 +11,7 @@ use super::{
     connection::Connection,
     names::Relation,
     numbers::{Blocks, Explicit},
+    patience,
     pending::Pending,
     pool::{Counted, Leased, Pool},
     slot::Slot,
@@ -75,6 +77,12 @@ pub(super) struct Session<'s> {
     pub(super) token: Slot<Option<Kept>>,
 }
 
+/// Returns the number at which the messages of a transaction begin, below 2^23. After a dump was restored in another cluster, a queue can have
+/// messages of a transaction with the same number, which these must not replace. With the same message number, the transaction runs again.
+fn first_number() -> u64 {
+    RandomState::new().hash_one(0_u8) >> 41
+}
+
 /// The numbers of a transaction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Numbers {
@@ -129,7 +137,7 @@ impl<'s> Session<'s> {
             explicit: Slot::default(),
             exclusive: OnceCell::new(),
             merged: Slot::default(),
-            numbered: Cell::new(0),
+            numbered: Cell::new(if writes { first_number() } else { 0 }),
             numbers: OnceCell::new(),
             assumed: Slot::default(),
             reads: Slot::default(),
@@ -226,7 +234,7 @@ impl<'s> Session<'s> {
         self.streamed.replace(self.streamed.get() + 1)
     }
 
-    /// Returns the number of earlier calls of this function, also in nested transactions that were rolled back.
+    /// Returns a random number plus the number of earlier calls of this function, also in nested transactions that were rolled back.
     pub(super) fn count_numbered(&self) -> u64 {
         self.numbered.replace(self.numbered.get() + 1)
     }
@@ -298,6 +306,7 @@ impl<'s> Session<'s> {
 
     /// Ends the blocks of numbers that the committed rows of this transaction concern, and merges stripes.
     pub(super) fn after_commit(&self) {
+        patience::note_commit();
         for table in self.explicit.take() {
             self.blocks.end(table);
         }

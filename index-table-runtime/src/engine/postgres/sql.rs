@@ -8,7 +8,7 @@ use super::names::{COMMITS, Form, Relation, quoted};
 ///
 /// The plans use the primary keys. Without the first setting, the server plans many statements again. Without the next four, a
 /// join of many rows reads the whole fact table.
-pub(super) const SETTINGS: [(&str, &str); 10] = [
+pub(super) const SETTINGS: [(&str, &str); 11] = [
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
@@ -19,7 +19,17 @@ pub(super) const SETTINGS: [(&str, &str); 10] = [
     ("default_transaction_deferrable", "off"),
     ("standard_conforming_strings", "on"),
     ("client_min_messages", "warning"),
+    // The client has limits of its own.
+    ("statement_timeout", "0"),
 ];
+
+/// Returns the settings of each session of a store that is open for writing, or read-only. A standby has no serializable transactions.
+pub(super) fn settings(writes: bool) -> [(&'static str, &'static str); 11] {
+    SETTINGS.map(|(name, value)| match name {
+        "default_transaction_isolation" if !writes => (name, "repeatable read"),
+        _ => (name, value),
+    })
+}
 
 /// The settings by which the server finds out that a client has gone, while it runs a statement and while it waits for the next one.
 /// They are not checked, because not all versions and systems have them. `tcp_user_timeout` would end a client that reads a long scan slowly.
@@ -29,6 +39,11 @@ pub(super) const NOTICING: [(&str, &str); 4] = [
     ("tcp_keepalives_interval", "5"),
     ("tcp_keepalives_count", "3"),
 ];
+
+/// Returns the number of the cluster from its creation, and that of the database. Both stay after a failover to a standby, and are others after
+/// a dump was restored elsewhere. It may fail.
+pub(super) const IDENTITY: &str = "SELECT c.system_identifier || ' ' || d.oid::text \
+     FROM pg_control_system() c, pg_database d WHERE d.datname = current_database()";
 
 /// Returns the statements that apply the settings of [`NOTICING`] that the server has. Each may fail.
 pub(super) fn noticing() -> [String; 4] {
@@ -71,6 +86,11 @@ pub(super) fn lock_timeout(limit: Duration) -> String {
     format!("SET lock_timeout = {}", limit.as_millis().max(1))
 }
 
+/// Returns the statement that limits the time for which each later statement of a transaction waits for a lock.
+pub(super) fn local_lock_timeout(limit: Duration) -> String {
+    format!("SET LOCAL lock_timeout = {}", limit.as_millis().max(1))
+}
+
 /// Returns the statement that begins a transaction.
 pub(super) const fn begin(writes: bool) -> &'static str {
     if writes { BEGIN_WRITE } else { BEGIN_READ }
@@ -87,16 +107,19 @@ pub(super) const fn number(writes: bool) -> &'static str {
 }
 
 /// The storage parameters of the tokens. Each commit leaves a dead row, so the server cleans the table after a number of rows, and not
-/// after a share of those that it has.
-const OF_COMMITS: &str =
-    " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)";
+/// after a share of those that it has. It does not give back pages at the end, for which it would lock the table.
+const OF_COMMITS: &str = " WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, vacuum_truncate = false)";
+
+/// The storage parameters of the other tables. Each change of a key leaves a dead row in an index, so the server does not wait until a fifth of
+/// the rows is dead.
+const OF_TABLES: &str = " WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false)";
 
 /// Returns the statement that creates a table.
 pub(super) fn create(relation: &Relation) -> String {
     let columns =
         relation.form.columns().split(", ").map(|column| format!("{column} bytea NOT NULL"));
     let (columns, keys) = (columns.collect::<Vec<_>>().join(", "), relation.form.keys().join(", "));
-    let storage = if relation.name == COMMITS { OF_COMMITS } else { "" };
+    let storage = if relation.name == COMMITS { OF_COMMITS } else { OF_TABLES };
     format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({keys})){storage};", relation.sql)
 }
 

@@ -1,5 +1,5 @@
 -- settings
-SET plan_cache_mode = 'force_generic_plan'; SET enable_hashjoin = 'off'; SET enable_mergejoin = 'off'; SET enable_bitmapscan = 'off'; SET enable_seqscan = 'off'; SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = 'off'; SET default_transaction_deferrable = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning';
+SET plan_cache_mode = 'force_generic_plan'; SET enable_hashjoin = 'off'; SET enable_mergejoin = 'off'; SET enable_bitmapscan = 'off'; SET enable_seqscan = 'off'; SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = 'off'; SET default_transaction_deferrable = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning'; SET statement_timeout = '0';
 
 -- begin to read
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
@@ -17,22 +17,22 @@ pg_current_xact_id()::text
 SELECT pg_try_advisory_lock(hashtextextended($1::text, 0))
 
 -- create the table of tokens
-CREATE TABLE "shop".".commits" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k)) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+CREATE TABLE "shop".".commits" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k)) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, vacuum_truncate = false);
 
 -- create
-CREATE TABLE "shop"."people" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k));
+CREATE TABLE "shop"."people" (k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k)) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false);
 
 -- load
 COPY "shop"."people" (k, v) FROM STDIN WITH (FORMAT binary)
 
 -- create
-CREATE TABLE "shop"."people.town" (k bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, p));
+CREATE TABLE "shop"."people.town" (k bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, p)) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false);
 
 -- load
 COPY "shop"."people.town" (k, p, v) FROM STDIN WITH (FORMAT binary)
 
 -- create
-CREATE TABLE "shop"."people.email" (k bytea NOT NULL, s bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, s));
+CREATE TABLE "shop"."people.email" (k bytea NOT NULL, s bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, s)) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false);
 
 -- load
 COPY "shop"."people.email" (k, s, p, v) FROM STDIN WITH (FORMAT binary)

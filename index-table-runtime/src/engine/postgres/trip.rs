@@ -8,6 +8,7 @@ use super::{
     batch::{Batch, Mode, Statement},
     connection::{Connection, Outcome, Parameters, Response, Sent, column},
     error::{self, Kind},
+    patience,
     pending::Item,
     pool::Leased,
     session::{Numbers, Session},
@@ -65,9 +66,17 @@ impl Session<'_> {
     /// the writers that had the lock before.
     fn begin_sql(&self) -> Cow<'static, str> {
         let begin = sql::begin(self.writes);
-        self.exclusive.get().map_or(begin.into(), |table| {
-            format!("{begin}; LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE").into()
-        })
+        if let Some(table) = self.exclusive.get() {
+            return format!("{begin}; LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE").into();
+        }
+        // A transaction that changes SQL tables, or builds indexes, waits for the writers. They don't wait for it for long.
+        let is_locked =
+            |leased: &mut Option<Leased>| leased.as_ref().is_some_and(Leased::is_locked);
+        if !self.writes || self.leased.with(is_locked) {
+            return begin.into();
+        }
+        format!("{begin}; {}", sql::local_lock_timeout(patience::limit(self.pool.limits().lock())))
+            .into()
     }
 
     /// Returns the statement for the numbers.

@@ -11,7 +11,7 @@ use super::{
     connection::{Parameters, Response, column},
     error::{self, Kind},
     names::Relation,
-    outcome,
+    outcome, patience,
     pending::{Item, Pending, Unsent},
     pool::{Leased, Pool},
     session::{Server, Session},
@@ -154,7 +154,7 @@ impl<'s> Txn<'s> {
         Place { transaction, position }
     }
 
-    /// Returns the number of the transaction, and the number of earlier calls, including the calls of nested transactions
+    /// Returns the number of the transaction, and a random number plus the number of earlier calls, including the calls of nested transactions
     /// that were rolled back.
     pub(super) fn numbered(&self) -> (u64, u64) {
         (self.stamp().number(), self.session().count_numbered())
@@ -194,6 +194,7 @@ impl<'s> Txn<'s> {
     #[cold]
     fn fail(&self, cause: tokio_postgres::Error) -> Error {
         let (session, kind) = (self.session(), error::kind(&cause));
+        patience::note_failure(&cause);
         let error = error::of(session.pool.server(), cause);
         if self.depth == 0 || kind != Kind::Refused {
             session.fail(kind == Kind::Conflict, &error);

@@ -55,7 +55,7 @@ impl Writer<'_> {
         Reader { txn: self.txn, tables: self.tables }
     }
 
-    /// Returns the number of the transaction, and the number of earlier calls.
+    /// Returns the number of the transaction, and a random number plus the number of earlier calls.
     pub(crate) fn numbered(&self) -> (u64, u64) {
         self.txn.numbered()
     }
@@ -360,6 +360,14 @@ impl Write for Writer<'_> {
             self.txn.catalog_changed()?;
         }
         Ok(())
+    }
+
+    fn put_new(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        if space.is_catalog() || matches!(space, Space::Aggregate(_)) {
+            return self.put(space, key, record);
+        }
+        let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
+        self.txn.change(relation, Kind::Add, &[&[&prefix, key].concat(), record])
     }
 
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {

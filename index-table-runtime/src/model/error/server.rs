@@ -30,4 +30,6 @@ pub enum ServerProblem {
     Locked,
     /// The server, or a pooler before it, is not supported. The reason has the product, the version or the setting.
     NotSupported,
+    /// The server has another cluster or database than when the store was opened, for example a restored dump. Open the store again.
+    Replaced,
 }

@@ -204,6 +204,13 @@ impl Write for Writer<'_, '_> {
         }
     }
 
+    fn put_new(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        match self {
+            Self::One(writer) => writer.put_new(space, key, record),
+            Self::Several(_) => self.put(space, key, record),
+        }
+    }
+
     fn place_of_change(&mut self) -> Option<Place> {
         match self {
             Self::One(writer) => writer.place_of_change(),

@@ -13,7 +13,7 @@ use crate::write::queue::{
     reader_if_present, reader_of,
 };
 use crate::{
-    engine::{Read as _, WriteRecords as _},
+    engine::{Read as _, ReadRecords as _, WriteRecords as _},
     model::{
         error::{Error, Result},
         maintain::{Change, Image, Sink as _},
@@ -21,7 +21,7 @@ use crate::{
         schema::TableSchema,
         shard::ShardNumber,
     },
-    placement::Writer,
+    placement::{Reader, Writer},
     store::{OpenTable, Store},
     write::{Counting, Written, aggregates::Gathered, queue::totals},
 };
@@ -139,9 +139,8 @@ fn batch(
             Err(error) => {
                 let error = poisoned(error)?;
                 let dead_letter = encode(rows.schema, &DeadLetterRecord { error, message })?;
-                in_queue(writer, queue, &mut |writer| {
-                    writer.put_message(DEAD_LETTERS | number, &dead_letter)
-                })?;
+                let free = free_number(reader_of(writer.reader(), queue)?, DEAD_LETTERS | number)?;
+                in_queue(writer, queue, &mut |writer| writer.put_new_message(free, &dead_letter))?;
                 state.dead_letters += 1;
                 batch.dead_letters += 1;
             }
@@ -158,6 +157,15 @@ fn batch(
     }
     batch.left = state.left(reader_of(writer.reader(), queue)?)?;
     Ok(batch)
+}
+
+/// Returns the first free number of a dead letter at or above that of its message. After a dump of a server was restored, a dead letter of
+/// the other cluster can have the same number.
+fn free_number(reader: Reader<'_>, mut number: u64) -> Result<u64> {
+    while reader.message(number)?.is_some_and(|(own, _)| own == number) {
+        number = number.saturating_add(1);
+    }
+    Ok(number)
 }
 
 /// Returns the reason why a message can't be applied, if the message or its row is at fault.

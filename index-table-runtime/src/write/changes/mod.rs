@@ -35,7 +35,7 @@
 mod age;
 mod unnumbered;
 
-pub(crate) use unnumbered::{AT_ONCE, each_pending, is_due, number};
+pub(crate) use unnumbered::{AT_ONCE, each_pending, has_foreign, is_due, number};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -165,7 +165,7 @@ fn add(
             let (time, end, order) = (now(), 0, None);
             let mut change = Vec::with_capacity(StoredChange::len(order, primary_key, row));
             StoredChange { time, end, kind, order, primary_key, row }.encode(&mut change);
-            return writer.put(Space::Changes, &place.key(), &change);
+            return writer.put_new(Space::Changes, &place.key(), &change);
         }
         let (last, change) = last_with_time(writer.reader())?;
         let now = now();

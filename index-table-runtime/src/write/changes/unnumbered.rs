@@ -14,13 +14,17 @@
 //! For each row, the order of places is the order of its changes. Of two transactions that write the same row, the
 //! transaction with the greater number sees the commit of the other, or one of them fails: a transaction takes its
 //! snapshot before it gets its number, reads the row before it writes it, and is serializable.
+//!
+//! A dump that was restored in another cluster has numbers of the transactions of the old cluster. If one of them is [foreign](has_foreign),
+//! all changes without numbers are numbered when the table is opened, before this client writes. Otherwise all of them are less than those
+//! of later transactions.
 
 use super::{EVERY, age, last_with_time, remove_old};
 use crate::{
     engine::{Read, Space, Write as _},
     model::{
         error::{Error, Result},
-        stream::{ChangeStream, Mark, Place, StoredChange, change_key},
+        stream::{ChangeStream, Mark, Place, StoredChange, UNNUMBERED_END, change_key},
     },
     placement::Writer,
 };
@@ -69,6 +73,14 @@ pub(crate) fn number(
 pub(crate) fn is_due<'t>(reader: impl Read<'t>, upto: u64) -> Result<bool> {
     let first = some(reader, Place::default(), 1)?;
     Ok(first.first().is_some_and(|(place, _)| place.transaction <= upto))
+}
+
+/// Whether a change without a number is of another cluster: the transaction with the number `own` sees no change of a transaction of its
+/// own cluster with this number or a greater one.
+pub(crate) fn has_foreign<'t>(reader: impl Read<'t>, own: u64) -> Result<bool> {
+    let last = reader.below(Space::Changes, &UNNUMBERED_END)?;
+    let place = last.and_then(|(key, _)| Place::of_key(key));
+    Ok(place.is_some_and(|place| place.transaction >= own))
 }
 
 /// Calls `each` with each change that has no number, and its bytes in the stream.

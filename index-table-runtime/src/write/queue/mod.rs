@@ -52,7 +52,8 @@
 //! If an engine's transactions write at the same time, a number that all of them need would be a conflict. There, a
 //! transaction derives the numbers from its own number. Messages with smaller numbers may be committed later, so the
 //! state does not record the last applied message: all messages in the queue are pending. A token has been applied if the
-//! queue has no message of its transaction.
+//! queue has no message of its transaction. The messages of a transaction begin at a random number, because a dump that was restored in another
+//! cluster has messages of transactions whose numbers a later transaction can have.
 //!
 //! A table whose rows are in several shards has a queue in each of them. The message of a row is in the queue of the row's shard, which the
 //! transaction locks anyway. If the row then moves to another shard, its message stays: the worker also applies the messages in

@@ -213,7 +213,7 @@ impl Outbox {
                 Some((txn, message)) => number_of(schema, txn, message)?,
             };
             let number = end.last;
-            in_queue(writer, shard, &mut |writer| writer.put_message(number, &bytes))?;
+            in_queue(writer, shard, &mut |writer| writer.put_new_message(number, &bytes))?;
             end.length += 1;
             end.written += 1;
         }
