@@ -516,6 +516,7 @@ impl<'s> WriterGuard<'s> {
         self.inner
     }
 
+    #[inline]
     pub(crate) fn scratch(&mut self) -> &mut Scratch {
         self.scratch.get_or_insert_default()
     }

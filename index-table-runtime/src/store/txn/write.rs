@@ -483,6 +483,7 @@ impl<'s> WriteTxn<'s> {
         Ok(damages)
     }
 
+    #[inline]
     pub(crate) fn writer<'t>(
         &'t mut self,
         table: &'t OpenTable,
@@ -496,22 +497,34 @@ impl<'s> WriteTxn<'s> {
         };
         let known = written.iter().position(|written| written.opened == table.opened);
         if known.is_none() {
-            if outer.iter().all(|written| written.opened != table.opened)
-                && (!table.is_as_declared(read.snapshot) || table.rows.lists.has_claims())
-            {
-                check_record(&writer, table)?;
-            }
-            let lineage = table.rows.lists.begin();
-            let shared = Arc::clone(&table.shared);
-            let tally = Tally::new(table.schema);
-            let plan = table.maintenance_plan(writer.reader(), read.opened)?;
-            let (watched, unfinished) = (Watched::new(&shared.watchers), false);
-            let opened = table.opened;
-            written.push(Written { opened, tally, plan, watched, unfinished, shared, lineage });
+            let is_first = outer.iter().all(|written| written.opened != table.opened);
+            let checks =
+                is_first && (!table.is_as_declared(read.snapshot) || table.rows.lists.has_claims());
+            written.push(first_write(&writer, table, checks, read.opened)?);
         }
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, guard.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))
     }
+}
+
+/// Returns the state of a table of which a transaction writes the first row. It is not inlined, because a transaction can write many rows.
+#[inline(never)]
+fn first_write(
+    writer: &Writer<'_, '_>,
+    table: &OpenTable,
+    checks: bool,
+    began: u64,
+) -> Result<Written> {
+    if checks {
+        check_record(writer, table)?;
+    }
+    let lineage = table.rows.lists.begin();
+    let shared = Arc::clone(&table.shared);
+    let tally = Tally::new(table.schema);
+    let plan = table.maintenance_plan(writer.reader(), began)?;
+    let (watched, unfinished) = (Watched::new(&shared.watchers), false);
+    let opened = table.opened;
+    Ok(Written { opened, tally, plan, watched, unfinished, shared, lineage })
 }
 
 /// Checks that this process maintains everything on which the table's record relies. Another process may have opened the table with
