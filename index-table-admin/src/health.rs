@@ -64,15 +64,15 @@ pub struct Reason {
 
 /// Returns the health of an open store, as the command `status`, the page's path `/healthz` and a service see it.
 ///
-/// Only the process that writes a store knows the state of its archive and of its journal, its commits, its limit of the map, and whether
-/// its files were replaced; so a service finds more than the command `status` beside it. The age of another process's reader is counted
-/// from the first call that saw it with later commits. Tables without a repository in use are left out. Pages are checked before they are read, and are
-/// not searched for damage: use [`Store::check`].
+/// Only the process that writes a store knows its archive, journal and commits, how far its map can grow, and whether its files were
+/// replaced. So a service finds more than the command `status` beside it. The age of another process's reader counts from the first call
+/// that saw it with later commits. Tables without a repository in use are left out. Pages are checked before they are read, and are not
+/// searched for damage: use [`Store::check`].
 ///
-/// A disk is nearly full with less than 1 % or 16 MiB left, but not with more than 10 %, and a map from 90 % of its limit. Copies, consumers, queues and
-/// readers are reasons after an hour.
+/// A disk is nearly full with less than 1 % or 16 MiB left, but not with more than 10 %. A map is nearly full with 90 % of its limit in
+/// use. Copies, consumers, queues and readers are reasons after an hour.
 ///
-/// Cost: reads the state of the data files, the catalog, the root of each table and index, and the queues and consumers of each table.
+/// Cost: that of [`Store::data_files`], and reads of the catalog, of each root, and of queues and consumers.
 ///
 /// # Examples
 ///
@@ -201,9 +201,7 @@ impl Found {
                 let message = format!("the disk of `{path}` is nearly full: {} left", bytes(left));
                 self.add("disk", message);
             }
-            // Free pages are used again.
-            let used = file.mapped.zip(file.free).map(|(all, free)| all.saturating_sub(free));
-            if let (Some(used), Some(limit)) = (used, file.map_limit)
+            if let (Some(used), Some(limit)) = (file.used, file.map_limit)
                 && used / 9 >= limit / 10
             {
                 let message = format!(
@@ -213,7 +211,7 @@ impl Found {
                 self.add("map", message);
             }
             for reader in &file.readers {
-                if reader.age >= OLD && reader.commits_behind > 0 {
+                if reader.age >= OLD {
                     let message = format!(
                         "process {} has a read transaction of `{path}` for {} minutes, so the file grows with each commit; end it",
                         reader.process,

@@ -14,14 +14,14 @@ use index_table::{
 use super::Page;
 use crate::failure::Failure;
 
-/// Returns the metrics of an open store in the text format of Prometheus, as the path `/metrics` of a [`router`](crate::router)
-/// does, for a service with another server or its own path. The content type is `text/plain; version=0.0.4`. The guide has the
+/// Returns the metrics of an open store as Prometheus text, for a service with another server or its own path. A [`router`](crate::router)
+/// has the same text under `/metrics`. The content type is `text/plain; version=0.0.4`. The guide has the
 /// [metrics](index_table::guide::admin#metrics), and the directory `monitoring` of this crate has alert rules and a dashboard.
 ///
 /// What can't be read is left out, and counted by `index_table_metrics_failed`.
 ///
-/// Cost: that of [`Store::sizes`], [`Store::data_files`] and of the queues and consumers of each table. A router counts the sizes at
-/// most every 10 seconds; this function counts them in each call. It blocks its thread.
+/// Cost: that of [`Store::sizes`] and [`Store::data_files`], and reads of queues and consumers. A router counts the sizes at most every
+/// 10 seconds; this function counts them in each call. It blocks its thread.
 ///
 /// # Examples
 ///
@@ -166,13 +166,11 @@ fn files(text: &mut Text, page: &Page) -> Result<(), Failure> {
         text.metric(name, "gauge", help, each(value));
     };
     gauge("data_file_bytes", "Bytes of a data file.", |file| Some(file.bytes));
+    gauge("data_file_used_bytes", "Bytes of pages in use.", |file| file.used);
     gauge("data_file_free_bytes", "Bytes of pages that commits use again.", |file| file.free);
     let help = "Whether a data file was removed, renamed or replaced.";
     gauge("data_file_replaced", help, |file| Some(file.is_replaced.into()));
     gauge("map_bytes", "Bytes of the map of a data file.", |file| Some(file.map));
-    gauge("map_used_bytes", "Bytes of the map in use, without free pages.", |file| {
-        Some(file.mapped?.saturating_sub(file.free?))
-    });
     gauge("map_limit_bytes", "Bytes up to which the map grows.", |file| file.map_limit);
     gauge("disk_bytes", "Bytes of the disk of a data file.", |file| file.disk);
     gauge("disk_free_bytes", "Bytes of this disk that are left.", |file| file.disk_free);
@@ -185,8 +183,7 @@ fn files(text: &mut Text, page: &Page) -> Result<(), Failure> {
         Some(file.readers.iter().map(|reader| reader.commits_behind).max().unwrap_or(0))
     });
     let oldest = files.iter().map(|file| {
-        let behind = file.readers.iter().filter(|reader| reader.commits_behind > 0);
-        let oldest = behind.map(|reader| reader.age).max().unwrap_or_default();
+        let oldest = file.readers.iter().map(|reader| reader.age).max().unwrap_or_default();
         sample([("shard", shard_of(file))], oldest.as_secs_f64())
     });
     let help =

@@ -1,7 +1,11 @@
 //! What a store needs beyond tables and transactions: its data files, open or not, and their pages and readers. The engines
 //! without data files have the defaults of these functions.
 
-use std::{io, path::Path, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::{
     Engine, Read as _, Reader,
@@ -28,6 +32,43 @@ pub(crate) enum Marked {
 /// A place in the journal of all shards: the journal, and the number of a shard.
 #[derive(Clone, Copy)]
 pub(crate) struct PlaceInJournal<'j>(pub(crate) &'j SharedJournal, pub(crate) ShardNumber);
+
+/// A data file as a reader sees it.
+pub(crate) struct FileState {
+    pub(crate) path: PathBuf,
+    /// Whether its name leads to another file, or to none.
+    pub(crate) is_replaced: bool,
+    /// The length of the file.
+    pub(crate) bytes: u64,
+    /// The bytes of the pages in use, and of free pages; `None` if a damaged page hides them.
+    pub(crate) pages: Option<(u64, u64)>,
+    pub(crate) map: u64,
+    /// `None` if this process does not write, or only the address space limits the map.
+    pub(crate) map_limit: Option<u64>,
+    /// The bytes of the disk, and those that are left.
+    pub(crate) disk: Option<(u64, u64)>,
+    pub(crate) last_commit: u64,
+    pub(crate) readers: Vec<SeenReader>,
+}
+
+/// A read transaction of another process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeenReader {
+    pub(crate) process: u32,
+    pub(crate) snapshot: u64,
+    /// The time since this process first saw it with later commits.
+    pub(crate) seen: Duration,
+}
+
+/// A journal as an operator sees it.
+pub(crate) struct JournalState {
+    /// The bytes of its files.
+    pub(crate) bytes: u64,
+    /// The time since the last checkpoint, if there have been changes since.
+    pub(crate) checkpoint_age: Option<Duration>,
+    /// The reason why nothing is written any more.
+    pub(crate) refused: Option<&'static str>,
+}
 
 /// The reader slots of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +143,21 @@ impl Engine {
     /// Returns the reader slots of all processes; `None` without a data file.
     pub(crate) fn reader_slots(&self) -> Option<io::Result<ReaderSlots>> {
         Some(lmdb::slots_of_open(self.lmdb()?.directory()))
+    }
+
+    /// Returns the state of the data file; `None` without one.
+    pub(crate) fn file_state(&self) -> Option<Result<FileState>> {
+        self.lmdb().map(lmdb::Engine::file_state)
+    }
+
+    /// Returns the state of the journal; `None` if this process writes none.
+    pub(crate) fn journal_state(&self) -> Option<JournalState> {
+        self.lmdb()?.journal_state()
+    }
+
+    /// Returns whether the journal is refused; `None` if this process writes none.
+    pub(crate) fn is_journal_refused(&self) -> Option<bool> {
+        self.lmdb()?.is_journal_refused()
     }
 
     /// Whether its data file was closed before its handles were dropped.

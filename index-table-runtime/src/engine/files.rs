@@ -133,6 +133,11 @@ pub(crate) fn id(_: &fs::Metadata) -> io::Result<FileId> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Returns the number of an open file; `None` on systems without such numbers.
+pub(crate) fn number_of(file: &File) -> io::Result<Option<FileId>> {
+    Ok(id(&file.metadata()?).ok())
+}
+
 /// Whether a path leads to this open file. Where files in use can't be replaced, it does.
 pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     let number = |found: io::Result<fs::Metadata>| found.and_then(|found| id(&found)).ok();

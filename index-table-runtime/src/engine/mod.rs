@@ -105,7 +105,8 @@ pub use committed::CommittedRow;
 pub(crate) use conflicts::Conflicts;
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
 pub(crate) use data_file::{
-    DataFile, Marked, Piece, PieceFault, Pieces, PlaceInJournal, is_checked,
+    DataFile, FileState, JournalState, Marked, Piece, PieceFault, Pieces, PlaceInJournal,
+    SeenReader, is_checked,
 };
 pub use data_file::{ReaderSlot, ReaderSlots, checked, reader_slots, repairing};
 pub(crate) use declared::{Declarations, DeclaredShard};

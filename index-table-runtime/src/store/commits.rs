@@ -1,4 +1,4 @@
-//! The outcomes of commits: counters that are always enabled, and their report.
+//! The outcomes of commits: the time of the last one, counters of failures, and their report. [`Requests`] counts those that succeed.
 
 use std::{
     sync::atomic::{
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{engine::CommitFailure, locks::Mutex, model::error::Error};
+use crate::{engine::CommitFailure, locks::Mutex, model::error::Error, usage::Requests};
 
 /// The kinds of failures.
 const KINDS: [&str; 8] = [
@@ -28,8 +28,7 @@ const LASTING: [&str; 5] = ["disk_full", "file_replaced", "io", "reopen_needed",
 /// The outcomes of the commits of a store.
 #[derive(Default)]
 pub(crate) struct Outcomes {
-    commits: AtomicU64,
-    /// The time of the last commit, in nanoseconds since 1970; 0 before the first.
+    /// The time of the last commit with rows, in nanoseconds since 1970; 0 before the first.
     last: AtomicU64,
     failures: [AtomicU64; KINDS.len()],
     /// Whether the last commit has failed.
@@ -66,17 +65,19 @@ pub struct FailedCommit {
 }
 
 impl Outcomes {
-    /// Counts a commit. `has_rows` if it has changed rows.
+    /// Notes a commit.
     #[inline]
-    pub(crate) fn committed(&self, has_rows: bool) {
-        if has_rows {
-            self.commits.fetch_add(1, Relaxed);
-            let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
-            self.last.store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
-        }
+    pub(crate) fn committed(&self) {
         if self.has_failed.load(SeqCst) {
             self.succeeded();
         }
+    }
+
+    /// Notes that a commit has changed rows.
+    #[inline]
+    pub(crate) fn has_rows(&self) {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+        self.last.store(u64::try_from(now).unwrap_or(u64::MAX), Relaxed);
     }
 
     #[cold]
@@ -106,11 +107,12 @@ impl Outcomes {
         *failed = Some(FailedCommit { kind, message: error.to_string(), time: SystemTime::now() });
     }
 
-    pub(crate) fn report(&self) -> Commits {
+    pub(crate) fn report(&self, requests: &Requests) -> Commits {
+        let (_, count) = requests.get();
         let last = self.last.load(Relaxed);
         let counts = self.failures.iter().map(|count| count.load(Relaxed));
         Commits {
-            count: self.commits.load(Relaxed),
+            count,
             last: (last != 0)
                 .then(|| SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(last)))
                 .flatten(),
@@ -144,27 +146,29 @@ mod tests {
 
     #[test]
     fn a_failure_is_reported_until_the_next_commit() {
-        let outcomes = Outcomes::default();
+        let (outcomes, requests) = (Outcomes::default(), Requests::default());
+        let report = || outcomes.report(&requests);
         let full = || Error::DiskFull {
             path: "shop".into(),
             source: std::io::ErrorKind::StorageFull.into(),
         };
-        assert_eq!((outcomes.report().last, outcomes.report().failed), (None, None));
+        assert_eq!((report().last, report().failed), (None, None));
         outcomes.failed(&CommitFailure::Failed(full()));
         outcomes.failed(&CommitFailure::Failed(Error::MapFull { map_size: 2 }));
         outcomes.failed(&CommitFailure::Conflict(Error::WriteInProgress));
-        let report = outcomes.report();
-        let counts: Vec<_> = report.failures.iter().filter(|(_, count)| *count > 0).collect();
+        let found = report();
+        let counts: Vec<_> = found.failures.iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(counts, [&("conflict", 1), &("disk_full", 1), &("map_full", 1)]);
-        assert_eq!(report.failed.map(|failed| failed.kind), Some("disk_full"));
+        assert_eq!(found.failed.map(|failed| failed.kind), Some("disk_full"));
         // A commit without rows shows that the store is written again.
-        outcomes.committed(false);
-        assert_eq!((outcomes.report().count, outcomes.report().failed), (0, None));
+        outcomes.committed();
+        assert_eq!((report().count, report().last, report().failed), (0, None, None));
         outcomes.failed(&CommitFailure::Failed(Error::MapFull { map_size: 2 }));
         outcomes.failed(&CommitFailure::Failed(Error::WriteInProgress));
-        assert_eq!(outcomes.report().failed, None);
-        outcomes.committed(true);
-        assert_eq!(outcomes.report().count, 1);
-        assert!(outcomes.report().last.is_some_and(|last| last <= SystemTime::now()));
+        assert_eq!(report().failed, None);
+        outcomes.has_rows();
+        requests.write();
+        assert_eq!(report().count, 1);
+        assert!(report().last.is_some_and(|last| last <= SystemTime::now()));
     }
 }

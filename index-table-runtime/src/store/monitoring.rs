@@ -2,15 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{Commits, Store, engines::Current};
+use super::{Commits, Store, engines::Current, sharded::MAIN};
 use crate::{
-    engine::lmdb::{self, FileState},
+    engine::{Engine, FileState, JournalState},
     model::error::Result,
     usage::Inspection,
 };
-
-/// The name of the only shard of a store with one data file.
-const MAIN: &str = "main";
 
 /// The name that the data file of the shard map manager has here. A shard can't have it.
 const MANAGER: &str = "(manager)";
@@ -23,17 +20,18 @@ pub struct DataFileInfo {
     pub shard: String,
     /// The path of the file.
     pub path: PathBuf,
-    /// Whether the file was removed, renamed or replaced since this process opened it: commits are refused then. Then, `free`, `mapped` and
+    /// Whether the file was removed, renamed or replaced since this process opened it: commits are refused then. Then, `used`, `free` and
     /// the readers are not known.
     pub is_replaced: bool,
     /// The length of the file, in bytes.
     pub bytes: u64,
-    /// The bytes of the pages that later commits use again, as far as no reader keeps them; `None` if a damaged page hides them.
+    /// The bytes of the pages in use; `None` if a damaged page hides them.
+    pub used: Option<u64>,
+    /// The bytes of the other pages, which later commits use again, as far as no reader keeps them; `None` as for
+    /// [`used`](DataFileInfo::used).
     pub free: Option<u64>,
     /// The bytes of the map. It grows when it is full.
     pub map: u64,
-    /// The bytes of the file up to its last page; `None` as for [`free`](DataFileInfo::free).
-    pub mapped: Option<u64>,
     /// The size up to which the map grows; see [`Options::max_map_size`](crate::Options::max_map_size). `None` without this option, and in
     /// a process that only reads.
     pub map_limit: Option<u64>,
@@ -102,7 +100,7 @@ impl Store {
     pub fn data_files(&self) -> Result<Vec<DataFileInfo>> {
         let shards = match self.inner.engines.current() {
             Current::One(engine) => {
-                return engine.lmdb().map(|engine| file(MAIN, engine)).into_iter().collect();
+                return file(MAIN, engine).into_iter().collect();
             }
             Current::Several(shards) => shards,
         };
@@ -111,7 +109,7 @@ impl Store {
         for number in present {
             let shard = shards.shard(number)?;
             let Ok(engine) = shard.opened() else { continue };
-            match engine.lmdb().map(|engine| file(shard.name(), engine)) {
+            match file(shard.name(), engine) {
                 Some(Ok(file)) => files.push(file),
                 // It has left meanwhile.
                 Some(Err(_)) if shard.opened().is_err() => {}
@@ -119,9 +117,8 @@ impl Store {
                 None => {}
             }
         }
-        if let Some(engine) = shards.manager().and_then(|manager| manager.engine().lmdb()) {
-            files.push(file(MANAGER, engine)?);
-        }
+        let manager = shards.manager().and_then(|manager| file(MANAGER, manager.engine()));
+        files.extend(manager.transpose()?);
         Ok(files)
     }
 
@@ -142,12 +139,11 @@ impl Store {
     pub fn journal(&self) -> Option<JournalInfo> {
         let engines = &self.inner.engines;
         engines.refuse_forked().ok()?;
-        let find = |refused| {
-            engines.each_lmdb().find(|engine| engine.is_journal_refused() == Some(refused))
-        };
+        let find =
+            |refused| engines.each().find(|engine| engine.is_journal_refused() == Some(refused));
         // All shards have the same journal; one of them may have left it.
         let engine = find(false).or_else(|| find(true))?;
-        let lmdb::JournalState { bytes, checkpoint_age, refused } = engine.journal_state()?;
+        let JournalState { bytes, checkpoint_age, refused } = engine.journal_state()?;
         Some(JournalInfo { bytes, checkpoint_age, refused })
     }
 
@@ -177,7 +173,7 @@ impl Store {
         if self.inner.engines.refuse_forked().is_err() {
             return Commits::default();
         }
-        self.inner.outcomes.report()
+        self.inner.outcomes.report(&self.inner.requests)
     }
 
     /// Returns the last [`check`](Store::check), [`verify`](Store::verify), [`scrub`](Store::scrub) and
@@ -205,26 +201,31 @@ impl Store {
     }
 }
 
-fn file(shard: &str, engine: &lmdb::Engine) -> Result<DataFileInfo> {
-    let FileState { path, is_replaced, bytes, pages, map, map_limit, disk, last_commit, readers } =
-        engine.file_state()?;
-    let readers = readers.into_iter().map(|reader| OtherReader {
-        process: reader.process,
-        commits_behind: last_commit.saturating_sub(reader.snapshot),
-        age: reader.seen,
-    });
-    Ok(DataFileInfo {
-        shard: shard.to_owned(),
-        path,
-        is_replaced,
-        bytes,
-        free: pages.map(|(all, used)| all.saturating_sub(used)),
-        map,
-        mapped: pages.map(|(all, _)| all),
-        map_limit,
-        disk: disk.map(|(all, _)| all),
-        disk_free: disk.map(|(_, left)| left),
-        last_commit,
-        readers: readers.collect(),
-    })
+/// Returns the data file of an engine; `None` if it has none.
+fn file(shard: &str, engine: &Engine) -> Option<Result<DataFileInfo>> {
+    let info = |state: FileState| {
+        let last_commit = state.last_commit;
+        let readers = state.readers.into_iter().map(|reader| OtherReader {
+            process: reader.process,
+            commits_behind: last_commit.saturating_sub(reader.snapshot),
+            age: reader.seen,
+        });
+        let (used, free) = state.pages.unzip();
+        let (disk, disk_free) = state.disk.unzip();
+        DataFileInfo {
+            shard: shard.to_owned(),
+            path: state.path,
+            is_replaced: state.is_replaced,
+            bytes: state.bytes,
+            used,
+            free,
+            map: state.map,
+            map_limit: state.map_limit,
+            disk,
+            disk_free,
+            last_commit,
+            readers: readers.collect(),
+        }
+    };
+    Some(engine.file_state()?.map(info))
 }

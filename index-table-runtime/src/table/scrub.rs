@@ -199,8 +199,6 @@ impl Work {
         if let Some(store) = self.store.upgrade().filter(|_| !self.shared.state().is_stopped) {
             let report = StoreReport::new(self.shared.state().reports.clone());
             store.inspections.note("scrub", &outcome, |()| report.finding());
-            // The last handle of the store waits for no lock of the report.
-            drop(store);
         }
         let mut state = self.shared.state();
         state.error = outcome.err();

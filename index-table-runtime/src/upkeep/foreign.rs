@@ -52,12 +52,9 @@ pub(super) fn number_if_any(
     if has_foreign { number(store, engine, rows) } else { Ok(()) }
 }
 
-/// Numbers the changes of another cluster, if a table has some. No client can have written to the table since the restoration: each
+/// Numbers the changes of another cluster. No client can have written to the table since the restoration: each
 /// one calls this before.
 pub(super) fn number(store: &Store, engine: &Engine, rows: &TableRows) -> Result<()> {
-    if rows.changes.is_none() || !store.inner.engines.has_other_writers() {
-        return Ok(());
-    }
     loop {
         let mut is_left = false;
         let attempt = || {

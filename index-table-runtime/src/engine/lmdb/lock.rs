@@ -16,7 +16,7 @@ use std::{os::unix::fs::FileExt as _, process};
 use super::names::{FILE, LOCK_FILE};
 use crate::engine::{
     MOST,
-    files::{FileId, id},
+    files::{FileId, number_of},
 };
 
 /// The bytes of a reader's slot.
@@ -51,7 +51,7 @@ pub(super) fn reserve(directory: &Path, readers: u32, alone: bool) -> io::Result
         ));
     }
     os::allocate(&file, length.max(os::header() + SLOT * u64::from(readers)))?;
-    Ok(id(&file.metadata()?).ok())
+    number_of(&file)
 }
 
 /// Frees the reader slots that an ended process with the id of this process has left. LMDB takes them for slots of this

@@ -83,7 +83,6 @@ pub(crate) use journal::archive::{
     restore_shards::{ManagerEntries, Parts},
     watched::WatchedRows,
 };
-pub(crate) use journal::member::JournalState;
 pub(crate) use journal::shards::SharedJournal;
 pub(crate) use journalled::ManagerArchive;
 pub(crate) use layout::layout;
@@ -93,7 +92,6 @@ pub(crate) use salvage::{Salvaged, salvage, salvaged_size};
 #[cfg(feature = "fuzzing")]
 pub(crate) use short::fuzz as fuzz_block;
 pub(crate) use slots::slots_of_open;
-pub(crate) use space::FileState;
 pub(crate) use tables::Tables;
 pub(crate) use together::Prepared;
 pub(crate) use txn::Txn;

@@ -42,7 +42,6 @@ use super::{
     read_only,
     reserve::Reserve,
     size,
-    space::number_of,
     turn::Writing,
 };
 use crate::{
@@ -162,7 +161,7 @@ impl Engine {
         Self::refuse_lost(writing)?;
         if let Some(files) = engine.gate.inside_mut() {
             files.presence = presence;
-            files.file = number_of(&opening.file);
+            files.file = files::number_of(&opening.file).ok().flatten();
         }
         Ok(engine)
     }

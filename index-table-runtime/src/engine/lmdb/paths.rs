@@ -16,7 +16,7 @@ use super::{env::Engine, turn::Writing};
 use crate::{
     engine::{
         CommitFailure,
-        files::{FileId, id},
+        files::{FileId, id, number_of},
     },
     model::error::{Error, Result},
 };
@@ -51,7 +51,7 @@ impl Paths {
 
     /// Adds an open file. On systems without numbers of files, does nothing.
     pub(super) fn add_open(&mut self, path: PathBuf, file: &File) {
-        if let Ok(file) = file.metadata().and_then(|file| id(&file)) {
+        if let Ok(Some(file)) = number_of(file) {
             self.add(path, file);
         }
     }

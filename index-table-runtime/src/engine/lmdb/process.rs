@@ -6,14 +6,14 @@ pub(super) use os::{
     file_limit, has_address_space, is_eio, is_read_only, limit, page_size, space, write_back,
 };
 
-/// The space of a disk, in bytes: what is left, and all.
+/// The space of a disk, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Space {
     /// For users without privileges.
     pub(super) available: u64,
     /// For all users.
     pub(super) free: u64,
-    /// Those of the disk as a whole; `None` if the system does not tell, or the disk is read-only.
+    /// The bytes of the disk; `None` if the system does not tell, or the disk is read-only.
     pub(super) total: Option<u64>,
 }
 

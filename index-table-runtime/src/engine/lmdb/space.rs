@@ -1,57 +1,15 @@
 //! The space of a data file, and the readers of other processes, which keep its pages.
 
-use std::{
-    fs::{self, File},
-    path::PathBuf,
-    process,
-    time::{Duration, Instant},
-};
+use std::{fs, process, time::Instant};
 
 use super::{
-    begin::read_txn,
-    env::Engine,
-    gate::Kind,
-    journal::member::{JournalState, Member},
-    names::FILE,
-    pages,
-    paths::leads_to,
-    process::space,
-    slots::slots_of_open,
+    begin::read_txn, env::Engine, gate::Kind, journal::member::Member, names::FILE, pages,
+    paths::leads_to, process::space, slots::slots_of_open,
 };
 use crate::{
-    engine::{
-        Durability,
-        files::{FileId, id},
-    },
+    engine::{Durability, FileState, JournalState, SeenReader},
     model::error::Result,
 };
-
-/// A data file as a reader sees it.
-pub(crate) struct FileState {
-    pub(crate) path: PathBuf,
-    /// Whether its name leads to another file, or to none.
-    pub(crate) is_replaced: bool,
-    /// The length of the file.
-    pub(crate) bytes: u64,
-    /// The bytes of the pages up to the last one, and of those in use; `None` if a damaged page hides them.
-    pub(crate) pages: Option<(u64, u64)>,
-    pub(crate) map: u64,
-    /// `None` if this process does not write, or only the address space limits the map.
-    pub(crate) map_limit: Option<u64>,
-    /// The bytes of the disk, and those that are left.
-    pub(crate) disk: Option<(u64, u64)>,
-    pub(crate) last_commit: u64,
-    pub(crate) readers: Vec<SeenReader>,
-}
-
-/// A read transaction of another process.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SeenReader {
-    pub(crate) process: u32,
-    pub(crate) snapshot: u64,
-    /// The time since this process first saw it with later commits.
-    pub(crate) seen: Duration,
-}
 
 /// The read transactions of other processes with later commits, with the time when this process first saw them.
 #[derive(Default)]
@@ -138,13 +96,10 @@ impl Engine {
     }
 }
 
-/// Returns the number of a file that is open, by which another file at its name is recognized.
-pub(super) fn number_of(file: &File) -> Option<FileId> {
-    file.metadata().ok().and_then(|file| id(&file).ok())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

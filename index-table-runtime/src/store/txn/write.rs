@@ -345,9 +345,9 @@ impl<'s> WriteTxn<'s> {
         if written.iter().any(Written::has_left) {
             store.signals.notify();
         }
-        let has_rows = written.iter().any(|Written { tally, .. }| tally.row_count() > 0);
-        store.outcomes.committed(has_rows);
-        if has_rows {
+        store.outcomes.committed();
+        if written.iter().any(|Written { tally, .. }| tally.row_count() > 0) {
+            store.outcomes.has_rows();
             store.commits_seen.notify_waiting();
             store.requests.write();
             if begun != 0 {
@@ -454,7 +454,7 @@ impl<'s> WriteTxn<'s> {
         &'t mut self,
         table: &'t OpenTable,
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
-        let (writer, scratch, written) = self.writer(table)?;
+        let (writer, scratch, written) = self.write_in(table)?;
         if let Some(plan) = &mut written.plan {
             plan.begin(false);
         }
@@ -483,8 +483,16 @@ impl<'s> WriteTxn<'s> {
         Ok(damages)
     }
 
-    #[inline]
     pub(crate) fn writer<'t>(
+        &'t mut self,
+        table: &'t OpenTable,
+    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
+        self.write_in(table)
+    }
+
+    /// [`writer`](WriteTxn::writer), which is inlined where each row calls it.
+    #[inline]
+    fn write_in<'t>(
         &'t mut self,
         table: &'t OpenTable,
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
@@ -500,31 +508,32 @@ impl<'s> WriteTxn<'s> {
             let is_first = outer.iter().all(|written| written.opened != table.opened);
             let checks =
                 is_first && (!table.is_as_declared(read.snapshot) || table.rows.lists.has_claims());
-            written.push(first_write(&writer, table, checks, read.opened)?);
+            if checks {
+                check_record(&writer, table)?;
+            }
+            first_write(&writer, table, read.opened, written)?;
         }
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, guard.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))
     }
 }
 
-/// Returns the state of a table of which a transaction writes the first row. It is not inlined, because a transaction can write many rows.
+/// Adds a table to those that a transaction writes. It is not inlined, because a transaction can write many rows.
 #[inline(never)]
 fn first_write(
     writer: &Writer<'_, '_>,
     table: &OpenTable,
-    checks: bool,
     began: u64,
-) -> Result<Written> {
-    if checks {
-        check_record(writer, table)?;
-    }
+    written: &mut WrittenTables,
+) -> Result<()> {
     let lineage = table.rows.lists.begin();
     let shared = Arc::clone(&table.shared);
     let tally = Tally::new(table.schema);
     let plan = table.maintenance_plan(writer.reader(), began)?;
     let (watched, unfinished) = (Watched::new(&shared.watchers), false);
     let opened = table.opened;
-    Ok(Written { opened, tally, plan, watched, unfinished, shared, lineage })
+    written.push(Written { opened, tally, plan, watched, unfinished, shared, lineage });
+    Ok(())
 }
 
 /// Checks that this process maintains everything on which the table's record relies. Another process may have opened the table with

@@ -13,7 +13,7 @@ use super::{
     tail::{Source, file_of},
 };
 use crate::engine::{
-    files::{FileId, id},
+    files::{FileId, number_of},
     lmdb::names::FILE,
 };
 
@@ -81,7 +81,7 @@ pub(crate) struct Segments {
 impl Segments {
     /// Returns the files with these paths.
     pub(crate) fn new(paths: impl Iterator<Item = PathBuf>, files: Vec<File>) -> io::Result<Self> {
-        let numbered = |(path, file): (_, &File)| Ok((path, id(&file.metadata()?).ok()));
+        let numbered = |(path, file): (_, &File)| Ok((path, number_of(file)?));
         let numbered = paths.zip(&files).map(numbered).collect::<io::Result<_>>()?;
         let first = files.into_iter().next().ok_or(io::ErrorKind::NotFound)?;
         Ok(Self { first: Arc::new(first), files: numbered })
@@ -113,7 +113,7 @@ impl Segments {
         }
         let (path, number) = self.files.get(at).ok_or(io::ErrorKind::NotFound)?;
         let file = File::options().read(true).write(true).open(path)?;
-        if id(&file.metadata()?).ok() == *number {
+        if number_of(&file)? == *number {
             Ok(file)
         } else {
             Err(io::Error::other("a file of the journal was replaced"))

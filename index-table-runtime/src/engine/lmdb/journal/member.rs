@@ -16,7 +16,7 @@ use super::{
     recorder::{Recorded, Recorder},
 };
 use crate::{
-    engine::{files::FileId, lmdb::error::LEFT},
+    engine::{JournalState, files::FileId, lmdb::error::LEFT},
     locks::{Held as LockHeld, MutexGuard, rank},
 };
 
@@ -28,16 +28,6 @@ pub(in crate::engine::lmdb) struct Member {
     pub(super) common: Arc<Common>,
     /// The position among the shards of the journal.
     pub(super) at: usize,
-}
-
-/// A journal as an operator sees it.
-pub(crate) struct JournalState {
-    /// The bytes of its files.
-    pub(crate) bytes: u64,
-    /// The time since the last checkpoint, if there have been changes since.
-    pub(crate) checkpoint_age: Option<Duration>,
-    /// The reason why nothing is written any more.
-    pub(crate) refused: Option<&'static str>,
 }
 
 /// A lock that excludes other commits of a shard, and checkpoints.

@@ -107,7 +107,7 @@ pub(in crate::engine::lmdb) fn without_tree(record: &[u8]) -> Vec<u8> {
     empty
 }
 
-/// Returns an error that names the byte order and the size of a word of the meta page, if they are those of another machine.
+/// Returns an error that names both machines, if the meta page has another byte order or word size than this one.
 #[cold]
 fn of_another_machine(page: &[u8]) -> Option<String> {
     let found = |word: usize, is_big: bool| {

@@ -250,7 +250,7 @@ fn wrong_numbers([first, second]: &[Meta; 2]) -> Option<String> {
         .then(|| format!("the state of transaction {lesser} has pages that a later one lacks"))
 }
 
-/// Returns the bytes up to the last page, and those of the pages in use, in the last state. The caller has a read transaction with the number
+/// Returns the bytes of the pages in use, and of the free pages, in the last state. The caller has a read transaction with the number
 /// `txn`, so that the pages of later states are not reused. `None` if the names can't be read.
 pub(super) fn in_use(path: &Path, txn: u64) -> Option<(u64, u64)> {
     let mut file = File::open(path).ok()?;
@@ -258,7 +258,7 @@ pub(super) fn in_use(path: &Path, txn: u64) -> Option<(u64, u64)> {
     let meta = metas.iter().filter(|meta| meta.txn >= txn).max_by_key(|meta| meta.txn)?;
     let used = used(meta, |offset, page| guard::read_at(&file, offset, page))?;
     let all = meta.last_page.saturating_add(1).saturating_mul(meta.page_size());
-    Some((all, used))
+    Some((used, all.saturating_sub(used)))
 }
 
 /// Returns the number of the last transaction in a file that no process has open.

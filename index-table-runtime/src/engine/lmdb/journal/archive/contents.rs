@@ -30,7 +30,7 @@ pub(crate) struct Generation {
 
 impl Archive {
     /// Returns the generations, in order, each with its error if it could not be measured, for example because a segment is missing.
-    /// The head of each segment is read, and the records of the last segment of each generation.
+    /// Each segment's head is read, and the records of each generation's last segment.
     pub(crate) fn generations(&self) -> Vec<(Generation, Result<()>)> {
         let mut all: Vec<Generation> = Vec::new();
         for base in &self.bases {
