@@ -40,6 +40,9 @@ fn assert_refused(store: &Store, rows: &RowRepository, path: &Path) -> TestResul
     is_forked(store.transaction(|txn| rows.insert(txn, &row(9))))?;
     is_forked(store.backup_to(path.join("copy")))?;
     is_forked(store.clear_stale_readers())?;
+    is_forked(store.data_files())?;
+    assert!(store.journal().is_none() && store.inspections().is_empty());
+    assert_eq!(store.commits().count, 0);
     is_forked(Store::open(path))
 }
 
@@ -322,6 +325,7 @@ fn with_handles(path: &Path) -> TestResult {
     assert!(handles.0.0.error().is_none() && handles.0.1.error().is_none());
     drop((store.moves()?, store.shards()?, store.hot_keys("job", 1)?, store.sizes()?));
     drop((store.usage(), store.readers(), store.backup_to(path.join("before"))?));
+    drop((store.data_files()?, store.journal(), store.commits(), store.inspections()));
     fork(
         (handles, submitted),
         |(((worker, expiry, scrub), (writer, mut changes)), submitted)| {
@@ -381,6 +385,7 @@ fn with_handles(path: &Path) -> TestResult {
             is_forked(store.restore_shard(&shard, path.join("copy")))?;
             ensure(store.usage().is_empty(), "a child has statistics")?;
             drop((store.readers(), store.archive_lag(), store.was_recovered(), jobs.usage()));
+            drop((store.data_files(), store.journal(), store.commits(), store.inspections()));
             drop((store.shard_ids(), store.unavailable_shards()));
             // Without the store, no thread can finish the closure.
             drop((store, jobs, worker, expiry, writer, changes));

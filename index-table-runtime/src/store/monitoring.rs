@@ -98,6 +98,7 @@ impl Store {
     /// # }
     /// ```
     pub fn data_files(&self) -> Result<Vec<DataFileInfo>> {
+        self.inner.engines.refuse_forked()?;
         let shards = match self.inner.engines.current() {
             Current::One(engine) => {
                 return file(MAIN, engine).into_iter().collect();
