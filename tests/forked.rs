@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Durability, Error, GroupWriter, IndexTable, Options, ShardMap, Store};
+use index_table::{Durability, Error, GroupWriter, IndexTable, Options, ShardId, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 #[path = "support/fork.rs"]
@@ -295,6 +295,42 @@ struct Job {
     ends: std::time::SystemTime,
 }
 
+/// Tries the methods of an inherited store that return an error in a child.
+fn methods_are_refused(store: &Store, shard: &ShardId, path: &Path) -> TestResult {
+    is_forked(store.rebalance("job").plan())?;
+    is_forked(store.verify())?;
+    is_forked(store.sizes())?;
+    is_forked(store.check())?;
+    is_forked(store.catalog())?;
+    is_forked(store.upgrade())?;
+    is_forked(store.drop_retired())?;
+    is_forked(store.autocommit())?;
+    is_forked(store.scrub(1))?;
+    is_forked(store.start_index_worker())?;
+    is_forked(store.start_expiry_worker())?;
+    is_forked(store.backup_to(path.join("copy")))?;
+    is_forked(store.compact_to(path.join("copy")))?;
+    is_forked(store.backup_shard(shard, path.join("copy")))?;
+    is_forked(store.read_on(shard))?;
+    is_forked(store.write_on(shard))?;
+    is_forked(store.verify_on(shard))?;
+    is_forked(store.sizes_on(shard))?;
+    is_forked(store.shards())?;
+    is_forked(store.ranges("job"))?;
+    is_forked(store.moves())?;
+    is_forked(store.move_range("job", 5u32.., "south").run())?;
+    is_forked(store.resume_move(1).run())?;
+    is_forked(store.cancel_move(1))?;
+    is_forked(store.hot_keys("job", 1))?;
+    is_forked(store.shard_advice("job"))?;
+    is_forked(store.add_shard("east", "east"))?;
+    is_forked(store.detach_shard("south"))?;
+    is_forked(store.attach_shard("south", "south"))?;
+    is_forked(store.remove_shard("south"))?;
+    is_forked(store.restore_shard(shard, path.join("copy")))?;
+    Ok(())
+}
+
 /// No method of an inherited handle waits for a lock. In builds with debug assertions, it would panic.
 fn with_handles(path: &Path) -> TestResult {
     let (store, jobs) = {
@@ -340,7 +376,6 @@ fn with_handles(path: &Path) -> TestResult {
             is_forked(scrub.wait())?;
             is_forked(writer.on(&shard))?;
             is_forked(writer.submit_on(&shard, |_| Ok::<_, Error>(())).wait())?;
-            is_forked(store.rebalance("job").plan())?;
             is_forked(changes.lag())?;
             is_forked(changes.next_batch(1))?;
             is_forked(changes.skip_to(9))?;
@@ -353,36 +388,7 @@ fn with_handles(path: &Path) -> TestResult {
             is_forked(jobs.upgrade(&store).run())?;
             is_forked(jobs.bulk_load(&store, [job(9)]).run())?;
             is_forked(jobs.shard_of(&store, 1))?;
-            is_forked(store.verify())?;
-            is_forked(store.sizes())?;
-            is_forked(store.check())?;
-            is_forked(store.catalog())?;
-            is_forked(store.upgrade())?;
-            is_forked(store.drop_retired())?;
-            is_forked(store.autocommit())?;
-            is_forked(store.scrub(1))?;
-            is_forked(store.start_index_worker())?;
-            is_forked(store.start_expiry_worker())?;
-            is_forked(store.backup_to(path.join("copy")))?;
-            is_forked(store.compact_to(path.join("copy")))?;
-            is_forked(store.backup_shard(&shard, path.join("copy")))?;
-            is_forked(store.read_on(&shard))?;
-            is_forked(store.write_on(&shard))?;
-            is_forked(store.verify_on(&shard))?;
-            is_forked(store.sizes_on(&shard))?;
-            is_forked(store.shards())?;
-            is_forked(store.ranges("job"))?;
-            is_forked(store.moves())?;
-            is_forked(store.move_range("job", 5u32.., "south").run())?;
-            is_forked(store.resume_move(1).run())?;
-            is_forked(store.cancel_move(1))?;
-            is_forked(store.hot_keys("job", 1))?;
-            is_forked(store.shard_advice("job"))?;
-            is_forked(store.add_shard("east", "east"))?;
-            is_forked(store.detach_shard("south"))?;
-            is_forked(store.attach_shard("south", "south"))?;
-            is_forked(store.remove_shard("south"))?;
-            is_forked(store.restore_shard(&shard, path.join("copy")))?;
+            methods_are_refused(&store, &shard, path)?;
             ensure(store.usage().is_empty(), "a child has statistics")?;
             drop((store.readers(), store.archive_lag(), store.was_recovered(), jobs.usage()));
             drop((store.data_files(), store.journal(), store.commits(), store.inspections()));
