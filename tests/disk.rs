@@ -13,6 +13,8 @@ use std::{
 use index_table::{Durability, Error, IndexTable, ShardMap, Store, report::MoveState};
 use serde::{Deserialize, Serialize};
 
+#[path = "support/nobody.rs"]
+mod nobody;
 #[path = "support/privileges.rs"]
 mod privileges;
 use privileges::not_privileged;
@@ -566,18 +568,15 @@ fn assert_read_only(path: &Path) {
 }
 
 /// Runs the test of this name in a process of an unprivileged user that owns the files at `path`.
-fn as_nobody(name: &str, path: &Path) -> TestResult {
-    use std::os::unix::{fs::chown, process::CommandExt};
+fn run_as_nobody(name: &str, path: &Path) -> TestResult {
+    use std::os::unix::fs::chown;
 
-    const NOBODY: u32 = 65_534;
+    use nobody::{NOBODY, as_nobody};
+
     let mut files = [path.to_owned(), path.join("data.mdb"), path.join("lock.mdb")].into_iter();
-    let output =
-        files.try_for_each(|file| chown(file, Some(NOBODY), Some(NOBODY))).and_then(|()| {
-            // With this path, the folders above the program may be private.
-            let mut program = Command::new("/proc/self/exe");
-            program.args(["--exact", name, "--nocapture"]).env("INDEX_TABLE_OTHER_PROCESS", path);
-            program.current_dir("/").uid(NOBODY).gid(NOBODY).output()
-        });
+    let output = files
+        .try_for_each(|file| chown(file, Some(NOBODY), Some(NOBODY)))
+        .and_then(|()| as_nobody(name).env("INDEX_TABLE_OTHER_PROCESS", path).output());
     match output {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stdout);
@@ -608,7 +607,7 @@ fn a_directory_that_cant_be_written_to_is_refused() -> TestResult {
         assert_read_only(dir.path());
     } else {
         // The current user ignores permissions.
-        as_nobody("a_directory_that_cant_be_written_to_is_refused", dir.path())?;
+        run_as_nobody("a_directory_that_cant_be_written_to_is_refused", dir.path())?;
     }
     allow(dir.path(), 0o700)?;
     allow(&file, 0o600)?;

@@ -317,7 +317,7 @@ enum TypedCommand {
     /// Compare the indexes with the rows.
     Verify(upkeep::Chosen<Dir>),
     /// Correct the entries that differ from the rows. This writes.
-    Repair(upkeep::Chosen<Written>),
+    Repair(upkeep::Repair),
     /// Rewrite rows of older versions in the current version. This writes.
     Upgrade(upkeep::Chosen<Written>),
     /// Delete expired rows. This writes.
@@ -345,7 +345,7 @@ impl TypedCommand {
         match self {
             Self::Any(command) => command.run(out, tables),
             Self::Verify(chosen) => chosen.verify(out, tables),
-            Self::Repair(chosen) => chosen.repair(out, tables),
+            Self::Repair(repair) => repair.run(out, tables),
             Self::Upgrade(chosen) => chosen.upgrade(out, tables),
             Self::Expire(expire) => expire.run(out, tables),
             Self::Move(moving) => moving.run(out, tables),

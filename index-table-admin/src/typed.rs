@@ -190,9 +190,11 @@ pub(crate) trait Typed: Send + Sync {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<VerifyReport, Failure>;
 
+    /// With `delete_unreadable`, deletes the rows that can't be decoded.
     fn repair(
         &self,
         txn: &mut WriteTxn<'_>,
+        delete_unreadable: bool,
         progress: &mut dyn FnMut(Progress),
     ) -> index_table::Result<VerifyReport>;
 
@@ -268,9 +270,10 @@ impl<R: Row> Typed for Opened<R> {
     fn repair(
         &self,
         txn: &mut WriteTxn<'_>,
+        delete_unreadable: bool,
         progress: &mut dyn FnMut(Progress),
     ) -> index_table::Result<VerifyReport> {
-        self.table.repaired(txn, progress)
+        self.table.repaired(txn, delete_unreadable, progress)
     }
 
     fn build(

@@ -72,7 +72,7 @@ fn consumers_and_dead_letters_leave_the_declaration_as_it_is() {
             store.transaction(|txn| (1..=3).try_for_each(|id| events.insert(txn, &event(id))));
         inserted.expect("a commit");
     }
-    damage_row(dir.path(), 2);
+    damage_row(dir.path(), "events", 2);
     {
         let store = Store::open(dir.path()).expect("a store");
         let events = EarlierEventRepository::open(&store).expect("a table");
@@ -100,8 +100,23 @@ fn consumers_and_dead_letters_leave_the_declaration_as_it_is() {
     assert_eq!(catalog(), before);
 }
 
-/// Makes the row of an event unreadable, while the store is closed.
-fn damage_row(dir: &Path, id: u64) {
+#[test]
+fn unreadable_rows_are_deleted_on_request() {
+    let dir = plain(3);
+    damage_row(dir.path(), "customers", 2);
+    let error = typed_fails(1, &["verify"], dir.path(), &["customers"]);
+    assert!(error.contains("`repair` corrects them"), "{error}");
+    let error = typed_fails(1, &["repair"], dir.path(), &["customers"]);
+    assert!(error.contains("`--delete-unreadable`"), "{error}");
+    typed_fails(1, &["repair"], dir.path(), &["--delete-unreadable", "--dry-run"]);
+    typed_text(&["repair"], dir.path(), &["customers", "--delete-unreadable"]);
+    typed_text(&["verify"], dir.path(), &["customers"]);
+    assert_eq!(text_of(&["rows"], dir.path(), &["customers"]).lines().count(), 2);
+    typed_fails(3, &["get"], dir.path(), &["customers", "2"]);
+}
+
+/// Makes a row unreadable, while the store is closed.
+fn damage_row(dir: &Path, table: &str, id: u64) {
     use heed::types::Bytes;
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: nothing else has the files of this test open.
@@ -110,7 +125,7 @@ fn damage_row(dir: &Path, id: u64) {
     let txn = env.write_txn().expect("a transaction");
     let done = env.create_databases_and_commit(txn, |opener, txn| {
         let rows: heed::Database<'_, Bytes, Bytes> =
-            opener.open_database(txn, Some("events"))?.expect("a table");
+            opener.open_database(txn, Some(table))?.expect("a table");
         rows.put(txn, &id.to_be_bytes(), &[1, 2, 0xff])?;
         Ok::<_, heed::Error>(heed::CommitOrAbort::<(), ()>::Commit(()))
     });
@@ -120,7 +135,7 @@ fn damage_row(dir: &Path, id: u64) {
 #[test]
 fn dead_letters_are_listed_retried_and_dropped() {
     let dir = events();
-    damage_row(dir.path(), 4);
+    damage_row(dir.path(), "events", 4);
     {
         let store = Store::open(dir.path()).expect("a store");
         let events = EventRepository::open(&store).expect("a table");

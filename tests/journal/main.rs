@@ -10,6 +10,9 @@ mod durabilities;
 mod kinds;
 mod missing;
 mod nested;
+#[cfg(target_os = "linux")]
+#[path = "../support/nobody.rs"]
+mod nobody;
 mod openings;
 mod pairs;
 #[path = "../support/privileges.rs"]

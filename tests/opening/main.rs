@@ -7,8 +7,11 @@ mod limits;
 #[cfg(target_os = "linux")]
 mod many;
 mod misuse;
-mod other_declarations;
 #[cfg(target_os = "linux")]
+#[cfg(target_os = "linux")]
+#[path = "../support/nobody.rs"]
+mod nobody;
+mod other_declarations;
 #[path = "../support/privileges.rs"]
 mod privileges;
 mod read_only;

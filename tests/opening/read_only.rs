@@ -194,12 +194,9 @@ fn commits_of_another_process_are_read() -> TestResult {
 #[cfg(target_os = "linux")]
 #[test]
 fn read_permission_alone_is_refused() -> TestResult {
-    use std::{
-        os::unix::{fs::PermissionsExt, process::CommandExt},
-        process::Command,
-    };
+    use std::os::unix::fs::PermissionsExt;
 
-    use super::privileges::not_privileged;
+    use super::{nobody::as_nobody, privileges::not_privileged};
 
     const NAME: &str = "read_only::read_permission_alone_is_refused";
     if let Some((path, role)) = role() {
@@ -216,13 +213,9 @@ fn read_permission_alone_is_refused() -> TestResult {
     let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     fill(dir.path())?;
     let [data, lock] = ["data.mdb", "lock.mdb"].map(|file| dir.path().join(file));
-    let program = dir.path().join("program");
-    fs::copy(std::env::current_exe()?, &program)?;
     let as_other_user = |role| {
-        let mut command = Command::new(&program);
-        command.args(["--exact", NAME]).env("INDEX_TABLE_OTHER_PROCESS", dir.path());
-        command.env("INDEX_TABLE_ROLE", role).current_dir("/").uid(65534);
-        command.output()
+        let mut command = as_nobody(NAME);
+        command.env("INDEX_TABLE_OTHER_PROCESS", dir.path()).env("INDEX_TABLE_ROLE", role).output()
     };
     allow(dir.path(), 0o755)?;
     for (role, modes) in [
@@ -258,14 +251,11 @@ fn read_permission_alone_is_refused() -> TestResult {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_reader_that_may_not_recover_a_store_names_the_command_that_does() -> TestResult {
-    use std::{
-        os::unix::{fs::PermissionsExt, process::CommandExt},
-        process::Command,
-    };
+    use std::os::unix::fs::PermissionsExt;
 
     use index_table::Durability;
 
-    use super::privileges::not_privileged;
+    use super::{nobody::as_nobody, privileges::not_privileged};
 
     const NAME: &str =
         "read_only::a_reader_that_may_not_recover_a_store_names_the_command_that_does";
@@ -283,8 +273,7 @@ fn a_reader_that_may_not_recover_a_store_names_the_command_that_does() -> TestRe
     }
     let dir = tempfile::tempdir()?;
     let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
-    let (open, program) = (dir.path().join("open"), dir.path().join("program"));
-    fs::copy(std::env::current_exe()?, &program)?;
+    let open = dir.path().join("open");
     allow(dir.path(), 0o755)?;
     let store = Store::options().durability(Durability::Journal).open(&open)?;
     plain::PersonRepository::open(&store)?;
@@ -319,10 +308,9 @@ fn a_reader_that_may_not_recover_a_store_names_the_command_that_does() -> TestRe
         }
         allow(&left, directory)?;
         let before = fs::read(left.join("data.mdb"))?;
-        let mut command = Command::new(&program);
-        command.args(["--exact", NAME]).env("INDEX_TABLE_OTHER_PROCESS", &left);
-        let output = command.env("INDEX_TABLE_ROLE", role).current_dir("/").uid(65534).output();
-        let output = match output {
+        let mut command = as_nobody(NAME);
+        command.env("INDEX_TABLE_OTHER_PROCESS", &left).env("INDEX_TABLE_ROLE", role);
+        let output = match command.output() {
             Ok(output) => output,
             Err(error) => {
                 return not_privileged(&format!("no process of another user starts: {error}"));

@@ -12,7 +12,7 @@ use std::{
 use clap::Args;
 use index_table::{
     __private::admin::{UntypedRange, repairing},
-    IndexState, OnDuplicate, Progress, VerifyReport,
+    FindingKind, IndexState, OnDuplicate, Progress, VerifyReport,
 };
 use serde_json::json;
 
@@ -171,6 +171,17 @@ impl<D: Args> Chosen<D> {
     }
 }
 
+/// The tables that are repaired.
+#[derive(Debug, Args)]
+pub(crate) struct Repair {
+    #[command(flatten)]
+    chosen: Chosen<Written>,
+    /// Delete the rows that can't be decoded, and those whose primary key differs from the key under which they are stored. Their contents
+    /// are lost.
+    #[arg(long)]
+    delete_unreadable: bool,
+}
+
 impl Chosen<Dir> {
     pub(crate) fn verify(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_read(out, &self.dir.dir)?;
@@ -190,29 +201,42 @@ impl Chosen<Dir> {
     }
 }
 
-impl Chosen<Written> {
-    pub(crate) fn repair(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        if self.dir.dry_run {
-            let dir = Dir { dir: self.dir.dir.clone() };
-            return Chosen { dir, table: self.table.clone() }.verify(out, declared);
+impl Repair {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let Chosen { dir, table } = &self.chosen;
+        if dir.dry_run {
+            let dir = Dir { dir: dir.dir.clone() };
+            return Chosen { dir, table: table.clone() }.verify(out, declared);
         }
-        let opened = repairing(|| Opened::to_write(out, &self.dir))?;
+        let opened = repairing(|| Opened::to_write(out, dir))?;
         on_ctrl_c(out, "the table is unchanged; run the command again", || ());
         let mut reports = Vec::new();
-        for table in self.tables(&opened, declared)? {
+        for table in self.chosen.tables(&opened, declared)? {
             let table = table.open(&opened.store)?;
             let bar = Bar::new();
             let mut progress = |at: Progress| bar.show(at);
-            reports.push(opened.store.transaction(|txn| table.repair(txn, &mut progress))?);
+            let delete = self.delete_unreadable;
+            let repaired =
+                opened.store.transaction(|txn| table.repair(txn, delete, &mut progress))?;
+            reports.push(repaired);
         }
         let is_clean = reports.iter().all(|report| report.left == 0);
         show(out, &reports)?;
         if is_clean {
             return Ok(());
         }
-        Err(Failure::damage("some findings can't be repaired; restore the store from a backup"))
+        let count = |kind| reports.iter().map(|report| report.count(kind)).sum::<u64>();
+        let unreadable = count(FindingKind::UndecodableRow) + count(FindingKind::WrongPrimaryKey);
+        Err(Failure::damage(if unreadable > 0 && !self.delete_unreadable {
+            "some findings can't be repaired; restore the store from a backup, or delete the rows that can't be read with \
+             `--delete-unreadable`"
+        } else {
+            "some findings can't be repaired; restore the store from a backup"
+        }))
     }
+}
 
+impl Chosen<Written> {
     pub(crate) fn upgrade(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         if self.dir.dry_run {
             return self.older(out, declared);

@@ -291,9 +291,11 @@ impl<R: Entity> Table<R> {
     pub fn repaired(
         &self,
         txn: &mut WriteTxn<'_>,
+        delete_unreadable: bool,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<VerifyReport> {
-        Repair::new(txn, &self.open).progress(progress).run()
+        let repair = Repair::new(txn, &self.open).progress(progress);
+        if delete_unreadable { repair.delete_unreadable_rows().run() } else { repair.run() }
     }
 
     /// Returns the table without its type.

@@ -195,10 +195,7 @@ fn shards_without_a_journal_are_opened_beside_readers_after_a_kill() -> TestResu
 #[cfg(target_os = "linux")]
 #[test]
 fn a_reader_that_may_not_recover_shards_names_the_command_that_does() -> TestResult {
-    use std::{
-        os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
-        process::Command,
-    };
+    use std::os::unix::fs::PermissionsExt as _;
 
     const NAME: &str =
         "shards::readers::a_reader_that_may_not_recover_shards_names_the_command_that_does";
@@ -233,11 +230,7 @@ fn a_reader_that_may_not_recover_shards_names_the_command_that_does() -> TestRes
         }
     }
     allow(dir.path(), 0o755)?;
-    let program = dir.path().join("program");
-    fs::copy(std::env::current_exe()?, &program)?;
-    let mut command = Command::new(&program);
-    command.args(["--exact", NAME]).env(OTHER, &left).current_dir("/").uid(65534);
-    match command.output() {
+    match crate::nobody::as_nobody(NAME).env(OTHER, &left).output() {
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         }
