@@ -2,6 +2,8 @@
 
 use std::{fs, io, path::Path};
 
+use index_table::{Error, Store};
+
 use crate::{
     failure::{Failure, OTHER_USER},
     open::DATA,
@@ -46,6 +48,11 @@ pub(crate) fn no_store(path: &Path) -> Failure {
         ));
     }
     if path.is_dir() {
+        // Other files can show that the store had a data file.
+        let opened = Store::options().read_only(true).create(false).open(path);
+        if let Err(error @ Error::DamagedFile { .. }) = opened {
+            return error.into();
+        }
         let inside = stores_in(path);
         let inside: Vec<_> =
             inside.iter().map(|name| format!("`{}`", path.join(name).display())).collect();
