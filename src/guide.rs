@@ -284,6 +284,7 @@ pub mod eventual {}
 /// [followers]: durability#followers
 /// [eventual indexes]: eventual
 /// [references]: references
+/// [with your types]: admin#with-your-types
 ///
 /// A file that gets large: more data files, added and filled while the store is used.
 #[doc = include_str!("guide/sharding.md")]

@@ -105,7 +105,9 @@ impl From<Error> for Failure {
             | Error::SnapshotTooOld { .. }
             | Error::Unreachable { .. }
             | Error::RetriesExhausted { .. } => Code::Unavailable,
-            Error::InvalidCursor { .. } | Error::ArchiveNotNamed { .. } => Code::Arguments,
+            Error::InvalidCursor { .. }
+            | Error::ArchiveNotNamed { .. }
+            | Error::ArchiveInUse { .. } => Code::Arguments,
             _ => Code::Other,
         };
         let message = match &error {

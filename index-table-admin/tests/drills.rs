@@ -2,6 +2,9 @@
 //! message of `check`, and its commands run as they stand there.
 #![cfg(unix)]
 
+#[cfg(target_os = "linux")]
+#[path = "support/disk.rs"]
+mod disk;
 #[path = "support/process.rs"]
 mod process;
 mod support;
@@ -15,13 +18,19 @@ use std::{
 use index_table::{Durability, IndexTable, Store};
 use process::{example, has_rows, is_leaf_with};
 use serde::{Deserialize, Serialize};
-use support::{CustomerRepository, customer};
+use support::{CustomerRepository, customer, sharded};
 use tempfile::TempDir;
 
 const PAGE: usize = 4096;
 
 /// The rows in the backup. The archive has one more.
 const ROWS: u64 = 2000;
+
+/// Whether a page of LMDB is of a kind.
+type IsOfKind = fn(&[u8]) -> bool;
+
+/// Damages a file.
+type Damage = fn(&Path);
 
 /// Rows with a value on pages of its own.
 #[derive(Serialize, Deserialize, IndexTable)]
@@ -32,13 +41,13 @@ struct Picture {
     bytes: String,
 }
 
-/// The chapter of the guide.
+/// A chapter of the guide.
 struct Guide(String);
 
 impl Guide {
-    fn read() -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/guide/damage.md");
-        Self(fs::read_to_string(path).expect("the guide"))
+    fn read(chapter: &str) -> Self {
+        let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/guide");
+        Self(fs::read_to_string(guide.join(chapter)).expect("the guide"))
     }
 
     /// Returns the lines of the shell blocks of a section.
@@ -80,11 +89,16 @@ struct Place {
 }
 
 impl Place {
-    fn new(durability: Durability) -> Self {
-        let place = Self { root: tempfile::tempdir().expect("a directory"), guide: Guide::read() };
+    fn empty() -> Self {
+        let root = tempfile::tempdir().expect("a directory");
         for parent in ["data", "backups", "backup"] {
-            fs::create_dir(place.path(parent)).expect("a directory");
+            fs::create_dir(root.path().join(parent)).expect("a directory");
         }
+        Self { root, guide: Guide::read("damage.md") }
+    }
+
+    fn new(durability: Durability) -> Self {
+        let place = Self::empty();
         let mut options = Store::options().durability(durability);
         if durability == Durability::Journal {
             options = options.archive(place.path("backup/shop"));
@@ -133,6 +147,16 @@ impl Place {
         Command::new(program).args(words).current_dir(&self.root).output().expect("a process")
     }
 
+    /// Runs a command that fails, and returns what the guide says of its message.
+    fn fails(&self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(!output.status.success(), "`{line}`: {output:?}");
+        let message = one_line(&output.stderr);
+        let advice = self.guide.advice(&message);
+        assert!(!advice.is_empty(), "the guide doesn't have: {message}");
+        advice.join("; ")
+    }
+
     fn succeeds(&self, line: &str) -> String {
         let output = self.run(line);
         assert!(output.status.success(), "`{line}`: {output:?}");
@@ -142,17 +166,12 @@ impl Place {
     /// Runs the command that the guide checks a store with. Returns the exit code and the message.
     fn check(&self) -> (Option<i32>, String) {
         let output = self.run(&self.guide.commands("In an emergency")[0]);
-        let message = String::from_utf8(output.stderr).expect("text");
-        (output.status.code(), message.split_whitespace().collect::<Vec<_>>().join(" "))
+        (output.status.code(), one_line(&output.stderr))
     }
 
     /// Checks the store, which must be damaged, and returns what the guide says of the message.
     fn advice(&self) -> String {
-        let (code, message) = self.check();
-        assert!(code != Some(0), "{message}");
-        let advice = self.guide.advice(&message);
-        assert!(!advice.is_empty(), "the guide doesn't have: {message}");
-        advice.join("; ")
+        self.fails(&self.guide.commands("In an emergency")[0])
     }
 
     /// Returns the number of customers in a directory, and removes it.
@@ -195,7 +214,7 @@ impl Place {
     }
 
     /// Overwrites the first page of a kind whose damage has this message.
-    fn damage_page(&self, is_of_kind: fn(&[u8]) -> bool, message: &str) {
+    fn damage_page(&self, is_of_kind: IsOfKind, message: &str) {
         let (intact, mut seen) = (fs::read(self.file()).expect("the file"), Vec::new());
         for (at, _) in intact.chunks(PAGE).enumerate().filter(|(_, page)| is_of_kind(page)) {
             let mut bytes = intact.clone();
@@ -211,12 +230,18 @@ impl Place {
     }
 }
 
+/// Returns a message without its line breaks, whose places depend on the width of the terminal.
+fn one_line(message: &[u8]) -> String {
+    let message = String::from_utf8_lossy(message);
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 const BRANCH: u8 = 0x01;
 const OVERFLOW: u8 = 0x04;
 
 #[test]
 fn damaged_rows_are_restored_or_salvaged() {
-    let kinds: [(&str, fn(&[u8]) -> bool); 3] = [
+    let kinds: [(&str, IsOfKind); 3] = [
         ("database `customers`, page", has_rows),
         ("database `customers`, page", |page| page[10] == BRANCH),
         ("database `pictures`, page", |page| page[10] == OVERFLOW),
@@ -248,10 +273,8 @@ fn a_damaged_index_is_built_again() {
     let [command] = &commands[..] else { panic!("{commands:?}") };
     // The store has an archive, which the command of another store does not name.
     let archive = place.path("backup/shop");
-    let error = place.run(command);
-    let message = String::from_utf8_lossy(&error.stderr).into_owned();
-    let advice = place.guide.advice(&message.split_whitespace().collect::<Vec<_>>().join(" "));
-    assert!(advice.iter().any(|advice| advice.contains("`--archive`")), "{message} {advice:?}");
+    let advice = place.fails(command);
+    assert!(advice.contains("`--archive`"), "{advice}");
     let typed = command.replacen("index-table", "admin", 1);
     place.succeeds(&format!("{typed} --archive {}", archive.display()));
     assert_eq!(place.check().0, Some(0));
@@ -280,7 +303,7 @@ fn damaged_first_pages_are_restored() {
 
 #[test]
 fn a_cut_or_missing_data_file_is_put_back_or_restored() {
-    let cases: [(&str, fn(&Path), &str); 3] = [
+    let cases: [(&str, Damage, &str); 3] = [
         ("cut", |file| cut(file, 2), "(step 4"),
         ("empty", |file| cut(file, u64::MAX), "put `data.mdb` back"),
         (
@@ -352,15 +375,144 @@ fn a_killed_process_loses_no_commit() {
     let names = files.map(|file| file.expect("a file").path());
     let journal: Vec<_> = names.filter(|path| path.to_string_lossy().contains("journal")).collect();
     assert!(!journal.is_empty());
+    let mut lost = 0;
     for file in &journal {
         fs::rename(file, place.path("lost")).expect("renamed");
         let (code, message) = place.check();
         if code != Some(0) {
+            lost += 1;
             let advice = place.guide.advice(&message).join("; ");
             assert!(advice.contains("put missing files back"), "{file:?} {message}: {advice}");
         }
         fs::rename(place.path("lost"), file).expect("renamed");
     }
+    assert!(lost > 0, "no file of the journal is needed");
     assert_eq!(place.check().0, Some(0));
     assert!(pictures(&place) >= before);
+}
+
+#[test]
+fn a_lost_segment_of_the_archive_is_found() {
+    let place = Place::new(Durability::Journal);
+    let segments = fs::read_dir(place.path("backup/shop")).expect("a directory");
+    let names = segments.map(|file| file.expect("a file").path());
+    let mut segments: Vec<_> =
+        names.filter(|path| path.to_string_lossy().contains("segment")).collect();
+    segments.sort();
+    fs::rename(&segments[0], place.path("lost")).expect("renamed");
+    for line in ["index-table archive /backup/shop --verify", "index-table archive /backup/shop"] {
+        let advice = place.fails(line);
+        assert!(advice.contains("another copy of the archive"), "{advice}");
+    }
+    let [_, _, _, restore, _] = &place.guide.commands("In an emergency")[..] else { panic!() };
+    assert!(place.fails(restore).contains("restore an earlier commit"));
+    assert!(!place.path("data/restored").exists());
+    // The store itself is intact, and begins another archive.
+    assert_eq!(place.check().0, Some(0));
+    place.succeeds("admin delete data/shop customers 1 --archive /backup/other");
+    place.succeeds("index-table restore /backup/other data/restored");
+    assert_eq!(place.rows_of("data/restored"), ROWS);
+}
+
+#[test]
+fn a_wrong_backup_in_the_place_of_the_store_is_found() {
+    // Only the data file, beside the newer files of the store.
+    let place = Place::new(Durability::Journal);
+    let newer = fs::read(place.file()).expect("the file");
+    fs::copy(place.path("backups/shop/data.mdb"), place.file()).expect("copied");
+    let advice = place.advice();
+    assert!(advice.contains("put the right `data.mdb` back"), "{advice}");
+    fs::write(place.file(), newer).expect("the file");
+    assert_eq!(place.check().0, Some(0));
+    // The whole directory, of a store that never had this archive: its commits continue the archive after a gap.
+    fs::rename(place.shop(), place.path("data/newer")).expect("renamed");
+    place.succeeds("cp -a backups/shop data/shop");
+    place.succeeds("admin delete data/shop customers 1 --archive /backup/shop");
+    let parts = place.succeeds("index-table --json archive /backup/shop");
+    let parts: serde_json::Value = serde_json::from_str(&parts).expect("JSON");
+    assert_eq!(parts["parts"].as_array().map(Vec::len), Some(2), "{parts}");
+    // The last commit before the mistake is still there.
+    let until = parts["parts"][0]["until"].as_f64().expect("seconds");
+    let until = jiff::Timestamp::from_millisecond((until * 1000.0) as i64 + 1).expect("a time");
+    place.succeeds(&format!("index-table restore /backup/shop data/restored --until {until}"));
+    assert_eq!(place.rows_of("data/restored"), ROWS + 1);
+    // The disk of the store is not mounted.
+    fs::remove_dir_all(place.shop()).expect("removed");
+    fs::write(place.path("lines"), "").expect("a file");
+    let advice =
+        place.fails("admin load data/shop customers lines --create --archive /backup/shop");
+    assert!(advice.contains("mount the disk of the store"), "{advice}");
+    assert_eq!(fs::read_dir(place.shop()).map_or(0, Iterator::count), 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn after_a_full_disk_the_work_goes_on() {
+    let Some(disk) = disk::Disk::new() else { return };
+    let place = Place::empty();
+    std::os::unix::fs::symlink(disk.path().join("shop"), place.shop()).expect("a link");
+    {
+        let store = Store::open(disk.path().join("shop")).expect("a store");
+        let pictures = PictureRepository::open(&store).expect("a table");
+        let picture = Picture { id: 1, bytes: String::new() };
+        store.transaction(|txn| pictures.insert(txn, &picture)).expect("a commit");
+    }
+    let line = |id: u64| format!("{{\"id\":{id},\"bytes\":\"{}\"}}\n", "x".repeat(300_000));
+    fs::write(place.path("lines"), (2..14).map(line).collect::<String>()).expect("a file");
+    let load = "index-table load data/shop pictures lines --on-duplicate replace";
+    let advice = place.fails(load);
+    assert!(advice.contains("free disk space"), "{advice}");
+    assert_eq!(place.check().0, Some(0));
+    disk.grow();
+    place.succeeds(load);
+    assert_eq!(place.check().0, Some(0));
+    assert_eq!(pictures(&place), 13);
+}
+
+#[test]
+fn a_copy_of_files_that_are_written_is_intact_or_refused() {
+    use std::io::Write as _;
+    let place = Place::new(Durability::Journal);
+    let mut load = start_load(&place, 3000);
+    let mut input = load.stdin.take().expect("a pipe");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for id in 10_000..200_000_u64 {
+                if writeln!(input, "{{\"id\":{id},\"bytes\":\"{id}\"}}").is_err() {
+                    return;
+                }
+            }
+        });
+        for _ in 0..6 {
+            place.run("cp -r data/shop data/copy");
+            let checked = place.run("index-table check data/copy");
+            if !checked.status.success() {
+                let message = one_line(&checked.stderr);
+                assert!(
+                    !place.guide.advice(&message).is_empty(),
+                    "the guide doesn't have: {message}"
+                );
+            }
+            fs::remove_dir_all(place.path("data/copy")).expect("removed");
+        }
+        load.kill().expect("killed");
+        load.wait().expect("ended");
+    });
+    assert!(place.guide.0.contains("`cp -r` copies its files at different moments"));
+}
+
+#[test]
+fn a_lost_directory_of_a_shard_is_restored() {
+    let place = Place::empty();
+    process::copy(sharded().path(), &place.shop());
+    place.succeeds("index-table backup data/shop backups/shop");
+    fs::remove_dir_all(place.path("data/shop/south")).expect("removed");
+    let advice = place.advice();
+    assert!(advice.contains("`restore-shard`"), "{advice}");
+    let commands = Guide::read("sharding.md").commands("Backups and lost shards");
+    let [command] = &commands[..] else { panic!("{commands:?}") };
+    place.succeeds(command);
+    assert_eq!(place.check().0, Some(0));
+    place.succeeds("admin verify data/shop");
+    assert_eq!(place.succeeds("index-table rows data/shop orders").lines().count(), 6);
 }

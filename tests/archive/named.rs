@@ -17,6 +17,7 @@ use crate::{
 
 on_each_kind! {
     a_store_is_not_written_without_its_archive,
+    a_new_store_is_refused_the_archive_of_another,
     an_archive_is_the_same_by_each_of_its_paths,
     an_archive_that_is_given_up_ends,
     an_archive_that_is_not_there_ends_when_it_is_back,
@@ -74,6 +75,32 @@ fn refused_as_ended<T: std::fmt::Debug>(outcome: &index_table::Result<T>) {
     let is_refused = matches!(outcome, Err(Error::NotInArchive { reason, .. })
         if reason.contains("without it") && reason.contains("until_end"));
     assert!(is_refused, "{outcome:?}");
+}
+
+fn a_new_store_is_refused_the_archive_of_another(kind: Kind) -> TestResult {
+    let (it, mut rows) = new(kind)?;
+    write(&it.options(), &it.store, &mut rows)?;
+    let before = contents(&it.archive)?;
+    // As if the disk of the store were not mounted.
+    let away = it.store.with_extension("away");
+    fs::rename(&it.store, &away)?;
+    fs::create_dir(&it.store)?;
+    let outcome = it.options().open(&it.store).map(drop);
+    let Err(error @ Error::ArchiveInUse { .. }) = outcome else { panic!("{outcome:?}") };
+    let text = error.to_string();
+    for part in [it.archive.display().to_string(), it.store.display().to_string()] {
+        assert!(text.contains(&part), "{part}: {text}");
+    }
+    assert_eq!(files(&it.store)?.into_keys().find(|file| file.ends_with("data.mdb")), None);
+    assert_eq!(contents(&it.archive)?, before);
+    // A restored store continues the archive, and so does the store itself.
+    fs::remove_dir_all(&it.store)?;
+    Store::restore_archive(&it.archive).run(&it.store)?;
+    drop(Store::options().archive(&it.archive).open(&it.store)?);
+    fs::remove_dir_all(&it.store)?;
+    fs::rename(&away, &it.store)?;
+    drop(open(&it.options(), &it.store)?);
+    Ok(())
 }
 
 fn a_store_is_not_written_without_its_archive(kind: Kind) -> TestResult {

@@ -128,6 +128,8 @@ fn two_open_stores_have_different_archives(kind: Kind) -> TestResult {
     let (it, mut random, mut rows) = (Archived::new(kind)?, Random(8), Rows::new());
     let (first, orders) = it.open()?;
     change(&first, &orders, &mut rows, &mut random)?;
+    // A new store is refused.
+    drop(open(&without_archive(kind), &it.path("second"))?);
     let (second, others) = open(&it.options(), &it.path("second"))?;
     let error = second.archive_lag().and_then(|lag| lag.error).ok_or("no error")?;
     assert!(error.contains("another process archives"), "{error}");

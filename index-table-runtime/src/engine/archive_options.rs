@@ -12,9 +12,10 @@ impl Options {
     /// directory within a second, and [`Store::restore_archive`](crate::Store::restore_archive) restores the store as of
     /// any commit. When the last handle to the store is dropped, the archive has all commits.
     ///
-    /// A missing directory is created with the modes of the store. An archive belongs to one store. If another store,
-    /// such as a restored store, is opened with the directory of an existing archive, the archive continues after a
-    /// gap, with a new base. The directory can be on another disk. With an archive, a relative path is relative to the
+    /// A missing directory is created with the modes of the store. An archive belongs to one store. If a restored store is opened
+    /// with the directory of an existing archive, the archive continues after a gap, with a new base. A new store is refused
+    /// with [`Error::ArchiveInUse`](crate::Error::ArchiveInUse), so that a disk that is not mounted doesn't end in an archive whose
+    /// last state is an empty store. The directory can be on another disk. With an archive, a relative path is relative to the
     /// current directory.
     ///
     /// An archive has a base, which is a copy of the data file, and segments with the commits. The first base is written

@@ -104,6 +104,10 @@ impl Engine {
             refuse_special(path, name)?;
         }
         DataFile(path).refuse_missing()?;
+        let writes = !options.read_only && !options.follower && !options.manager;
+        if writes && shared.is_none() {
+            known::refuse_new(options, path)?;
+        }
         let opening = Opening::begin(options, &path.join(FILE));
         let opening = opening.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound if !options.creates() => missing(path),
@@ -116,7 +120,7 @@ impl Engine {
             Presence::take(path).map_err(|source| error::not_opened(path, source))?;
         // After a growth, the first shard is in the directory that has the archive for all shards.
         let is_home = shared.is_some_and(|(journal, _)| journal.path() == path);
-        let is_writer = !options.read_only && !options.follower && !options.manager && !is_home;
+        let is_writer = writes && !is_home;
         if is_writer {
             known::check(options, path)?;
         }

@@ -153,6 +153,7 @@ impl Error {
             DamagedArchive { path, reason }
             NotInArchive { path, reason }
             ArchiveNotNamed { path, archive }
+            ArchiveInUse { path, archive }
             RecoveryNeeded { path }
             WriterElsewhere { path, process, has_journal }
             StoreNotFound { path }

@@ -833,6 +833,21 @@ pub enum Error {
         archive: Option<PathBuf>,
     },
 
+    /// The directory has no store, and the archive that the options name has the commits of one. A new store would continue the
+    /// archive, whose last state would then be an empty store. No file was created.
+    #[error(
+        "there is no store at `{path}`, and the archive `{archive}` has the commits of one: check that the disk of the store is \
+         mounted, or restore the store from the archive first; for a new store, name another directory for its archive",
+        path = path.display(),
+        archive = archive.display()
+    )]
+    ArchiveInUse {
+        /// The directory of the store.
+        path: PathBuf,
+        /// The directory of the archive.
+        archive: PathBuf,
+    },
+
     /// The store can't be used until all handles to it are dropped and it is opened again. No committed row
     /// is lost.
     #[error(

@@ -112,6 +112,9 @@ fn open_all(options: &Options, path: &Path, creates: bool) -> Result<Shards> {
         return Err(Error::StoreNotFound { path: path.to_owned() });
     }
     DataFile(path).refuse_missing()?;
+    if !read_only && !options.follower {
+        lmdb::known::refuse_new(options, path)?;
+    }
     let lock = (!read_only).then(|| lock(path, options.file_mode)).transpose()?;
     let observed = read_only.then(|| Observed::new(path.join(LOCK)));
     if !read_only && !options.follower {

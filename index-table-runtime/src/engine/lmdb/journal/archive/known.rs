@@ -19,7 +19,7 @@ use super::{
 pub(crate) use crate::engine::files::is_same;
 use crate::{
     engine::{
-        Destination, Options, files as modes,
+        DataFile, Destination, Options, files as modes,
         lmdb::{
             journal::{files::sync_directory, log},
             names::FILE,
@@ -39,6 +39,20 @@ pub(crate) fn check(options: &Options, store: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses to create a store whose archive has the commits of another one. A disk that is not mounted looks like a missing store.
+pub(crate) fn refuse_new(options: &Options, store: &Path) -> Result<()> {
+    let Some(archive) = &options.archive else { return Ok(()) };
+    // An error of the archive does not stop a store, and the record of a store is older than its first commit in the archive.
+    let is_used = modes::exists(&archive.join(MANIFEST_FILE)).unwrap_or_default();
+    if !is_used || read(store).map_err(|source| Error::io(&store.join(KNOWN), source))?.is_some() {
+        return Ok(());
+    }
+    if DataFile(store).is_vacant()? {
+        return Err(Error::ArchiveInUse { path: store.to_owned(), archive: archive.clone() });
+    }
+    Ok(())
 }
 
 /// Records the archive of a store, or gives up its archive if there is none any more. This process is the only writer.
