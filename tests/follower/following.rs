@@ -21,6 +21,7 @@ on_each_kind! {
     a_snapshot_of_a_follower_has_whole_transactions,
     a_closed_follower_continues_and_a_crashed_follower_is_copied_again,
     a_follower_detects_a_gap_and_is_copied_again,
+    a_follower_of_an_archive_is_not_replaced_by_another,
     rows_of_the_original_exchange_unique_keys,
     threads_that_open_a_new_follower_at_the_same_time_leave_one_copy,
     an_archive_without_a_base_can_be_followed_later,
@@ -178,6 +179,22 @@ struct Badge {
     tenant: u32,
     code: u32,
     text: String,
+}
+/// The archive was removed, and begun again by a store with fewer commits.
+fn a_follower_of_an_archive_is_not_replaced_by_another(kind: Kind) -> TestResult {
+    let (dirs, mut rows) = (dirs(kind)?, Rows::new());
+    dirs.write(&mut rows, 0..10)?;
+    drop(dirs.follow()?);
+    fs::rename(&dirs.archive, dirs.path("moved"))?;
+    fs::rename(&dirs.store, dirs.path("lost"))?;
+    dirs.write(&mut Rows::new(), 0..2)?;
+    let outcome = Follower::open(&dirs.standby, &dirs.archive).map(drop);
+    let is_refused = matches!(&outcome, Err(Error::Io { source, .. })
+        if source.to_string().contains("the follower of another archive"));
+    assert!(is_refused, "{outcome:?}");
+    // Its own archive makes it a store, also under another path.
+    let store = Follower::open(&dirs.standby, dirs.path("moved"))?.promote()?;
+    dirs.has(&store, &rows)
 }
 
 /// A follower applies the records of each commit in the order of the original.

@@ -216,8 +216,8 @@ impl Follower {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with the kind `AlreadyExists` if `path` exists and is not the directory of a follower, or if the copy
-    /// has been written as a store; [`Error::AlreadyOpen`], also while another thread or process makes the copy; [`Error::NotInArchive`] while the archive has no base, or no
+    /// [`Error::Io`] with the kind `AlreadyExists` if `path` exists and is not the directory of a follower, or that of a follower
+    /// of another archive, whose commits this archive may lack, or if the copy has been written as a store; [`Error::AlreadyOpen`], also while another thread or process makes the copy; [`Error::NotInArchive`] while the archive has no base, or no
     /// base of a shard that the original creates, or lacks the shard map manager of an original that is growing: open the follower
     /// again a moment later; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
     /// and [`Store::open`].

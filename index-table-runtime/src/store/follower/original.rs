@@ -55,7 +55,15 @@ impl<'o> Original<'o> {
                 return Err(exists_already(self.path, "it is not a follower"));
             }
         }
-        mark.map_or(Ok(false), |mark| self.is_usable(mark))
+        match mark {
+            None => Ok(false),
+            // The copy can have commits that this archive does not have, such as one that was begun again under the same path.
+            Some(mark) if !mark.is_of_archive => Err(exists_already(
+                self.path,
+                "it is the follower of another archive, whose commits this archive may lack",
+            )),
+            Some(mark) => self.is_usable(mark),
+        }
     }
 
     /// Excludes other openings that make or replace the copy.

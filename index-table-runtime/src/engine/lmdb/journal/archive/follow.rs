@@ -94,6 +94,8 @@ pub(crate) fn position(commits: &BTreeMap<u32, u64>) -> u64 {
 /// The file that marks a follower's directory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
+    /// Whether the follower has read this archive, and not another one.
+    pub(crate) is_of_archive: bool,
     /// Whether the follower can continue in the last generation of the archive.
     pub(crate) continues: bool,
     /// The [`position`] at which the follower was closed; `None` if an earlier release has not written it.
@@ -109,9 +111,10 @@ pub(crate) fn mark_of_follower(directory: &Path, archive: &Archive) -> Result<Op
     };
     let latest = archive.bases.iter().map(|base| base.generation).max();
     Ok(Manifest::read(&bytes).map(|found| {
-        let is_same = found.identity == archive.manifest.identity;
+        let is_of_archive = found.identity == archive.manifest.identity;
         Mark {
-            continues: is_same && Some(found.generation) == latest,
+            is_of_archive,
+            continues: is_of_archive && Some(found.generation) == latest,
             position: Some(found.commit).filter(|_| (found.generation, found.commit) != (0, 0)),
         }
     }))
