@@ -17,6 +17,7 @@ on_each_kind! {
     a_restored_store_can_be_written_and_archived_again,
     a_restore_to_a_moment_between_two_commits_has_the_first_of_them,
     an_open_store_is_archived_within_a_moment_and_without_a_close,
+    each_part_can_be_restored_from_its_first_time,
     a_commit_that_is_not_in_the_archive_is_an_error,
     a_large_transaction_is_archived_whole,
     a_restore_has_the_unique_keys_that_rows_have_exchanged,
@@ -112,6 +113,26 @@ fn an_open_store_is_archived_within_a_moment_and_without_a_close(kind: Kind) -> 
         });
         let (last, found) = it.restored(restore)?;
         assert!(last == last_commit(&store)? && found == rows && done > 0);
+    }
+    Ok(())
+}
+fn each_part_can_be_restored_from_its_first_time(kind: Kind) -> TestResult {
+    let (it, mut random, mut rows) = (Archived::new(kind)?, Random(8), Rows::new());
+    for part in 1..=2 {
+        let (store, orders) = it.open()?;
+        change(&store, &orders, &mut rows, &mut random)?;
+        wait_for_archive(&store);
+        drop((store, orders));
+        let parts = Store::archive_parts(&it.archive, false, &mut |_| ())?;
+        assert_eq!(parts.len(), part, "{parts:?}");
+        for (at, own) in parts.iter().enumerate() {
+            let to = it.path(&format!("{part} {at}"));
+            Store::restore_archive(&it.archive).until(own.from).run(&to)?;
+            assert!(own.from <= own.until && matches!(own.outcome, None | Some(Ok(_))), "{own:?}");
+        }
+        // A gap.
+        let (store, orders) = open(&without_archive(kind).without_archive(), &it.store)?;
+        change(&store, &orders, &mut rows, &mut random)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::{
 use super::{
     Store,
     copy::{Modes, Partial, at_path},
-    sharded::{leave_shards, restore_shards},
+    sharded::{first_restorable, leave_shards, restore_shards},
 };
 use crate::{
     engine::{
@@ -296,17 +296,25 @@ impl Store {
             progress(Progress::new("bytes", done, Some(total), begun));
         };
         let time = |nanoseconds| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
-        let part = |(own, measured): (Generation, Result<()>)| ArchivePart {
-            generation: own.first.generation,
-            from: time(own.from),
-            until: time(own.until),
-            bases: own.bases,
-            segments: own.segments,
-            bytes: own.bytes,
-            outcome: match measured {
-                Err(error) => Some(Err(error)),
-                Ok(()) => verify.then(|| archive.verify(&own, &mut read)),
-            },
+        let part = |(own, measured): (Generation, Result<()>)| {
+            // The bases of shards are of different times.
+            let first = match archive.times_of_shards(own.first.generation) {
+                times if times.is_empty() => Ok(None),
+                times => first_restorable(&archive, own.first.generation, times),
+            };
+            let from = first.as_ref().map_or(own.from, |first| first.unwrap_or(own.from));
+            ArchivePart {
+                generation: own.first.generation,
+                from: time(from),
+                until: time(own.until),
+                bases: own.bases,
+                segments: own.segments,
+                bytes: own.bytes,
+                outcome: match measured.and(first.map(drop)) {
+                    Err(error) => Some(Err(error)),
+                    Ok(()) => verify.then(|| archive.verify(&own, &mut read)),
+                },
+            }
         };
         Ok(generations.into_iter().map(part).collect())
     }

@@ -103,6 +103,26 @@ pub(in crate::store) fn restore_shards(
     Ok(CommitNumber::of_shards(stamps))
 }
 
+/// Returns the first time of a part of an archive to which all shards can be restored, of these times of its bases; `None` if there is
+/// none.
+pub(in crate::store) fn first_restorable(
+    archive: &Archive,
+    generation: u64,
+    mut times: Vec<u64>,
+) -> Result<Option<u64>> {
+    times.sort_unstable();
+    for time in times {
+        match archive.shard_bases(&Until::Time(time), &needed) {
+            Ok(bases) if bases.iter().all(|base| base.generation == generation) => {
+                return Ok(Some(time));
+            }
+            Ok(_) | Err(Error::NotInArchive { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the place of a shard in a restored store or a follower.
 pub(in crate::store) fn place_of(shard: u32) -> String {
     format!("shard.{shard}")

@@ -62,6 +62,12 @@ impl Archive {
         measured.collect()
     }
 
+    /// Returns the times of the bases of shards in a generation, in nanoseconds since 1970; none if its store had one data file.
+    pub(crate) fn times_of_shards(&self, generation: u64) -> Vec<u64> {
+        let own = self.bases.iter().filter(|base| base.generation == generation);
+        own.filter(|base| base.shard.is_some()).map(|base| nanoseconds_of(base.time)).collect()
+    }
+
     fn measure(&self, own: &mut Generation) -> Result<()> {
         let mut last = None;
         for segment in self.chain(&own.first)?.segments {
