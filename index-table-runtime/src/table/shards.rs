@@ -140,7 +140,7 @@ impl Store {
         };
         let (mut rows, mut bytes) = (0, 0);
         if state == ShardStatus::Available {
-            for table in self.sizes_on(shard)? {
+            for table in self.estimated_sizes_on(shard)? {
                 rows += table.rows;
                 bytes += table.bytes;
                 bytes += table.indexes.iter().map(|index| index.bytes).sum::<u64>();

@@ -57,7 +57,7 @@ pub(in crate::engine::lmdb) fn sample(
     let Some(root) = database.root else { return Ok(Some(Vec::new())) };
     let mut height = database.depth;
     let mut level = vec![Below { start: Vec::new(), end: None, page: root }];
-    while height > 1 && level.len() <= WHOLE {
+    while height > 1 && level.len() <= most.min(WHOLE) {
         let mut lower = Vec::new();
         for branch in &level {
             let Some(children) = walk.children(branch)? else { return Ok(None) };
