@@ -161,9 +161,10 @@ fn read_bytes() -> u64 {
     line.parse().expect("a number")
 }
 
-/// Returns the number of pages that sizes read. Each page is read by a system call before LMDB reads it.
+/// Returns the number of pages that `sizes` reads. Each page is read by a system call before LMDB reads it; a page of a sample,
+/// twice.
 #[cfg(target_os = "linux")]
-fn pages(sizes: impl FnOnce() -> Result<Vec<TableSize>>) -> Result<u64> {
+fn pages<T>(sizes: impl FnOnce() -> Result<T>) -> Result<u64> {
     use index_table::__private::admin::checked;
 
     let before = read_bytes();
@@ -183,6 +184,11 @@ fn the_number_of_read_pages_does_not_grow_with_the_store() -> Result<()> {
         exact.push(pages(|| store.sizes())?);
     }
     assert!(exact[1] > 4 * PAGES, "the pages are counted: {exact:?}");
+    let (store, _people) = sharded(&dir.path().join("sharded"), 100_000)?;
+    let estimate = pages(|| store.estimated_sizes())?;
+    assert!((10..=PAGES).contains(&estimate), "{estimate} pages of two shards");
+    let shards = pages(|| store.shards())?;
+    assert!(shards < 60, "{shards} pages for the rows and bytes of two shards");
     Ok(())
 }
 

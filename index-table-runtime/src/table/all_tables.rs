@@ -215,7 +215,7 @@ impl Store {
     /// All numbers are exact in memory and on a server, at the cost of [`sizes`](Store::sizes), and if the file can't be
     /// sampled at the moment, because its first pages are being written.
     ///
-    /// Cost: at most about 500 pages for any number of rows. If the store has more than 24 packed indexes, about 20 pages for
+    /// Cost: at most about 500 pages for any number of rows. If the store has more than 20 packed indexes, about 20 pages for
     /// each of them; in a sharded store, for each of them in each shard.
     ///
     /// # Errors
@@ -284,9 +284,9 @@ impl Store {
         sizes::measure(tables, txn, Counting::Exact, &mut Err)
     }
 
-    /// Returns the sizes of the parts of all tables in one shard, whose bytes and rows are exact.
-    pub(super) fn estimated_sizes_on(&self, shard: &ShardId) -> Result<Vec<TableSize>> {
-        self.sizes_in(&self.read_on(shard)?, Counting::Estimated)
+    /// Returns the number of rows of all tables in one shard, and the bytes of these rows and of their entries.
+    pub(super) fn rows_and_bytes_on(&self, shard: &ShardId) -> Result<[u64; 2]> {
+        sizes::rows_and_bytes(&self.inner.tables_in_use(), &self.read_on(shard)?)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
 
 /// The number of leaves in the samples of all indexes. For each leaf, up to five pages are read: two branches, the leaf, the next leaf,
 /// and one page of the level that is read completely.
-const LEAVES: u64 = 96;
+const LEAVES: u64 = 80;
 
 /// The minimum number of leaves in the sample of an index in a shard.
 const LEAVES_OF_SHARD: u64 = 4;
@@ -53,6 +53,20 @@ pub(super) fn measure(
         sizes.extend(table.size(leaves, failed)?);
     }
     Ok(sizes)
+}
+
+/// Returns the number of rows of tables, and the bytes of their rows and index entries. No entries are counted.
+pub(super) fn rows_and_bytes(tables: &[Arc<OpenTable>], txn: &ReadTxn<'_>) -> Result<[u64; 2]> {
+    let (mut rows, mut bytes) = (0, 0);
+    for table in tables {
+        let whole = Whole::new(table, txn)?;
+        rows += whole.exact(Source::Facts)?.count;
+        let indexes = (0..table.schema.indexes.len()).map(Source::Index);
+        for source in [Source::Facts].into_iter().chain(indexes) {
+            bytes += whole.bytes_of(source)?;
+        }
+    }
+    Ok([rows, bytes])
 }
 
 /// A part of a table in a shard.

@@ -71,18 +71,25 @@ pub(in crate::engine::lmdb) fn sample(
     for at in 0..groups {
         // The sizes of the groups differ by 1 at most.
         let [from, to] = [at, at + 1].map(|at| at * level.len() / groups);
-        let group = level.get(from..to).unwrap_or_default();
-        let Some(chosen) = group.get(random.below(group.len())) else { continue };
+        let chosen_at = from + random.below(to - from);
+        let Some(chosen) = level.get(chosen_at) else { continue };
         let Below { start, end, page } = chosen;
         let mut below = Below { start: start.clone(), end: end.clone(), page: *page };
-        let mut weight = group.len() as f64;
+        let mut weight = (to - from) as f64;
+        let mut next = level.get(chosen_at + 1).map(|next| next.page);
         for _ in 1..height {
             let Some(mut children) = walk.children(&below)? else { return Ok(None) };
             if children.is_empty() {
                 return Ok(None);
             }
             weight *= children.len() as f64;
-            below = children.swap_remove(random.below(children.len()));
+            let at = random.below(children.len());
+            next = children.get(at + 1).map(|next| next.page);
+            below = children.swap_remove(at);
+        }
+        // The caller reads the leaf, and finds its end in the next leaf. A page fault would read the pages around them, too.
+        for page in [Some(below.page), next].into_iter().flatten() {
+            walk.page(page)?;
         }
         let Below { start, end, .. } = below;
         leaves.push(Leaf { start, end, weight });
