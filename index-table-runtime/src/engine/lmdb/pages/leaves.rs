@@ -1,7 +1,7 @@
 //! A sample of the leaves of a database. The number of read pages has a limit that does not depend on the size.
 //!
 //! The trees of LMDB are balanced, so the pages of one level have about the same number of leaves below them. The walk
-//! reads whole levels until one has enough pages, and then chooses pages of this level at equal distances. If these are
+//! reads whole levels until one has more pages than the sample, or more than [`WHOLE`], and then chooses pages of this level at equal distances. If these are
 //! branches, it chooses one leaf below each.
 #![expect(clippy::cast_precision_loss, reason = "weights are estimates")]
 
