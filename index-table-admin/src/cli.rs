@@ -85,19 +85,31 @@ pub(crate) struct Written {
     pub(crate) dry_run: bool,
 }
 
+/// A store whose rows and entries are counted.
+#[derive(Debug, Args)]
+pub(crate) struct Counted {
+    /// The directory of the store, or the URL of a database of PostgreSQL.
+    #[arg(value_name = "STORE")]
+    pub(crate) dir: PathBuf,
+    /// Count all entries. Without it, those of packed indexes, and the rows of a table whose keys move to another shard, are estimated
+    /// from a limited number of pages, and marked with ≈.
+    #[arg(long)]
+    pub(crate) exact: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the tables with their rows, bytes and indexes.
-    Tables(Dir),
+    Tables(Counted),
     /// List the indexes with their keys, states and sizes.
     Indexes {
         #[command(flatten)]
-        dir: Dir,
+        store: Counted,
         /// Only the indexes of this table.
         table: Option<String>,
     },
     /// Show the rows, entries and bytes of each table and index.
-    Sizes(Dir),
+    Sizes(Counted),
     /// List the keys of a table or of an index in their order, decoded by their types.
     ///
     /// With --json, each key is an object in a line of its own.
@@ -244,11 +256,9 @@ impl Command {
     /// Runs the command, with the types of a program.
     pub(crate) fn run(self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         match self {
-            Self::Tables(Dir { dir }) => overview::tables(out, &dir),
-            Self::Indexes { dir: Dir { dir }, table } => {
-                overview::indexes(out, &dir, table.as_deref())
-            }
-            Self::Sizes(Dir { dir }) => overview::sizes(out, &dir),
+            Self::Tables(store) => overview::tables(out, &store),
+            Self::Indexes { store, table } => overview::indexes(out, &store, table.as_deref()),
+            Self::Sizes(store) => overview::sizes(out, &store),
             Self::Keys(keys) => keys.run(out),
             Self::Rows(rows) => rows.run(out, declared),
             Self::Get(key) => key.get(out, declared),

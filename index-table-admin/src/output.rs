@@ -444,6 +444,11 @@ fn shortened(cell: &str, room: usize) -> String {
     kept + "…"
 }
 
+/// Shows a number with a mark if it is an estimate.
+pub(crate) fn about(number: u64, is_exact: bool) -> String {
+    format!("{}{number}", if is_exact { "" } else { "≈" })
+}
+
 /// Shows a number of bytes with a unit.
 #[expect(clippy::cast_precision_loss, reason = "the result has two digits")]
 pub(crate) fn bytes(bytes: u64) -> String {

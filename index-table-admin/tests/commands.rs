@@ -310,6 +310,39 @@ fn retired_indexes_are_listed_and_dropped() {
 }
 
 #[test]
+fn estimates_are_marked_and_exact_counts_all_entries() {
+    let dir = support::visits();
+    let all = support::VISITS.to_string();
+    for command in ["sizes", "indexes"] {
+        let text = text_of(&[command], dir.path(), &[]);
+        assert_eq!(text.matches('≈').count(), 1, "{text}");
+        let text = text_of(&[command], dir.path(), &["--exact"]);
+        assert!(!text.contains('≈') && text.contains(&all), "{text}");
+    }
+    let tables = text_of(&["tables"], dir.path(), &[]);
+    assert!(!tables.contains('≈') && tables.contains(&all), "{tables}");
+    assert_eq!(json_of(&["tables"], dir.path(), &[])["tables"][0]["rows_exact"], true);
+
+    let of_sizes = |rest: &[&str]| {
+        let table = json_of(&["sizes"], dir.path(), rest)["tables"][0].clone();
+        assert_eq!((&table["rows"], &table["rows_exact"]), (&json!(support::VISITS), &json!(true)));
+        table["indexes"][0].clone()
+    };
+    let of_indexes = |rest: &[&str]| json_of(&["indexes"], dir.path(), rest)["indexes"][0].clone();
+    let of_schema =
+        || json_of(&["schema"], dir.path(), &[])["tables"][0]["stored"]["indexes"][0].clone();
+    for index in [of_sizes(&[]), of_indexes(&[]), of_schema()] {
+        let entries = index["entries"].as_u64().expect("a number");
+        assert_eq!(index["entries_exact"], false, "{index}");
+        assert!((support::VISITS / 3 * 2..support::VISITS / 2 * 3).contains(&entries), "{index}");
+    }
+    for index in [of_sizes(&["--exact"]), of_indexes(&["--exact"])] {
+        let exact = (&json!(support::VISITS), &json!(true));
+        assert_eq!((&index["entries"], &index["entries_exact"]), exact);
+    }
+}
+
+#[test]
 fn a_sharded_store_is_shown_as_a_whole() {
     let dir = sharded();
     assert_eq!(json_of(&["tables"], dir.path(), &[])["tables"][0]["rows"], 6);

@@ -58,6 +58,33 @@ fn check_rows(dir: &Path) {
     assert_eq!(typed_text(&["dump"], dir, &["orders"]).lines().count(), 6);
     assert_eq!(typed_json(&["get"], dir, &["orders", "7", "2"])["total"], 2);
     typed_text(&["verify"], dir, &[]);
+    check_sizes(dir);
+}
+
+/// Checks that sizes and metrics count each order and each entry once.
+fn check_sizes(dir: &Path) {
+    for rest in [&[][..], &["--exact"]] {
+        let found = |command: &str| {
+            let tables = json_of(&[command], dir, rest)["tables"].clone();
+            let tables = tables.as_array().expect("a list").clone();
+            tables.into_iter().find(|it| it["table"] == "orders").expect("a table")
+        };
+        assert_eq!(found("tables")["rows"], 6);
+        let sizes = found("sizes");
+        assert_eq!(sizes["rows"], 6);
+        for index in sizes["indexes"].as_array().expect("a list") {
+            assert_eq!(index["entries"], 6, "{sizes}");
+        }
+    }
+    let store = Store::options().read_only(true).open(dir).expect("a store");
+    let _orders = support::OrderRepository::open(&store).expect("a table");
+    let metrics = index_table_admin::metrics(&store);
+    assert!(metrics.contains("index_table_rows{table=\"orders\"} 6\n"), "{metrics}");
+    for index in ["total", "code"] {
+        let entries =
+            format!("index_table_index_entries{{table=\"orders\",index=\"{index}\"}} 6\n");
+        assert!(metrics.contains(&entries), "{metrics}");
+    }
 }
 
 #[test]

@@ -51,6 +51,28 @@ async fn the_overview_has_tables_indexes_and_states() {
 }
 
 #[tokio::test]
+async fn estimates_are_marked() {
+    let dir = support::visits();
+    let store = Store::open(dir.path()).expect("a store");
+    let _visits = support::VisitRepository::open(&store).expect("a table");
+    let router = index_table_admin::router(&store);
+    let (_, page) = get(&router, "/").await;
+    assert!(page.contains("<strong>40,000</strong> rows"), "rows are exact: {page}");
+    assert_eq!(page.matches('≈').count(), 1, "{page}");
+    for (path, estimates) in [("/table/visits", 0), ("/table/visits/place", 1)] {
+        let (_, page) = get(&router, path).await;
+        assert!(page.matches('≈').count() >= estimates, "{page}");
+    }
+    let (_, metrics) = get(&router, "/metrics").await;
+    assert!(metrics.contains("index_table_rows{table=\"visits\"} 40000\n"), "{metrics}");
+    let entries = "index_table_index_entries{table=\"visits\",index=\"place\"} ";
+    let entries = metrics.lines().find_map(|line| line.strip_prefix(entries));
+    let entries: u64 = entries.and_then(|it| it.parse().ok()).expect("a number");
+    assert!((27_000..60_000).contains(&entries), "{entries}");
+    assert!(metrics.contains("HELP index_table_index_entries Entries of an index; an estimate"));
+}
+
+#[tokio::test]
 async fn each_link_of_the_overview_leads_to_a_view() {
     let dir = plain(3);
     let store = Store::open(dir.path()).expect("a store");

@@ -9,10 +9,11 @@ use index_table::{
 use serde_json::json;
 
 use crate::{
+    cli::Counted,
     failure::{Code, Failure, joined},
     names::unknown,
     open::Opened,
-    output::{Align, Grid, Output, bytes},
+    output::{Align, Grid, Output, about, bytes},
 };
 
 /// A store with its catalog and its sizes.
@@ -23,12 +24,12 @@ struct Contents {
 }
 
 impl Contents {
-    fn read(out: &Output, dir: &Path) -> Result<Self, Failure> {
-        let opened = Opened::to_read(out, dir)?;
+    fn read(out: &Output, store: &Counted) -> Result<Self, Failure> {
+        let opened = Opened::to_read(out, &store.dir)?;
         // Sizes are of open tables.
         let _tables = opened.recorded(out)?;
         let missing = opened.missing_shards();
-        let sizes = match opened.store.sizes() {
+        let sizes = match measured(&opened, store) {
             Ok(sizes) => Some(sizes),
             Err(Error::ShardUnavailable { .. }) if !missing.is_empty() => None,
             Err(error) => return Err(error.into()),
@@ -44,20 +45,37 @@ impl Contents {
     }
 
     /// Returns the entries and the bytes of an index, or the groups and the bytes of an aggregate.
-    fn index_size(&self, table: &str, index: &CatalogIndex) -> Option<(u64, u64)> {
+    fn index_size(&self, table: &str, index: &CatalogIndex) -> Option<IndexSize> {
         if index.state == IndexState::Retired {
             return None;
         }
         let size = self.size(table)?;
-        let entries = size.indexes.iter().map(|it| (it.name, it.entries, it.bytes));
-        let groups = size.aggregates.iter().map(|it| (it.name, it.groups, it.bytes));
-        let (_, count, bytes) = entries.chain(groups).find(|(name, ..)| *name == index.name)?;
-        Some((count, bytes))
+        let indexes = size.indexes.iter().map(|it| {
+            let (entries, is_exact, bytes) = (it.entries, it.entries_exact, it.bytes);
+            (it.name, IndexSize { entries, is_exact, bytes })
+        });
+        let aggregates = size
+            .aggregates
+            .iter()
+            .map(|it| (it.name, IndexSize { entries: it.groups, is_exact: true, bytes: it.bytes }));
+        let (_, size) = indexes.chain(aggregates).find(|(name, _)| *name == index.name)?;
+        Some(size)
     }
 }
 
-pub(crate) fn tables(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let contents = Contents::read(out, dir)?;
+/// The size of an index, or of an aggregate, whose groups are its entries.
+struct IndexSize {
+    entries: u64,
+    is_exact: bool,
+    bytes: u64,
+}
+
+fn measured(opened: &Opened, store: &Counted) -> Result<Vec<TableSize>, Error> {
+    if store.exact { opened.store.sizes() } else { opened.store.estimated_sizes() }
+}
+
+pub(crate) fn tables(out: &Output, store: &Counted) -> Result<(), Failure> {
+    let contents = Contents::read(out, store)?;
     let mut grid = Grid::new([
         ("table", Align::Left),
         ("version", Align::Right),
@@ -81,7 +99,7 @@ pub(crate) fn tables(out: &Output, dir: &Path) -> Result<(), Failure> {
             table.name.clone(),
             table.version.to_string(),
             keys(&table.primary_key),
-            size.map_or_else(unknown_number, |size| size.rows.to_string()),
+            size.map_or_else(unknown_number, |size| about(size.rows, size.rows_exact)),
             all.map_or_else(unknown_number, bytes),
             declared.to_string(),
             state.clone(),
@@ -92,6 +110,7 @@ pub(crate) fn tables(out: &Output, dir: &Path) -> Result<(), Failure> {
             "older_versions": table.older_versions,
             "primary_key": table.primary_key,
             "rows": size.map(|size| size.rows),
+            "rows_exact": size.map(|size| size.rows_exact),
             "bytes": all,
             "indexes": declared,
             "state": state,
@@ -101,8 +120,8 @@ pub(crate) fn tables(out: &Output, dir: &Path) -> Result<(), Failure> {
     Ok(out.put(&json!({ "tables": values }), |text| out.grid(text, &mut grid))?)
 }
 
-pub(crate) fn indexes(out: &Output, dir: &Path, only: Option<&str>) -> Result<(), Failure> {
-    let contents = Contents::read(out, dir)?;
+pub(crate) fn indexes(out: &Output, store: &Counted, only: Option<&str>) -> Result<(), Failure> {
+    let contents = Contents::read(out, store)?;
     let tables = &contents.catalog.tables;
     if let Some(only) = only
         && tables.iter().all(|table| table.name != only)
@@ -133,8 +152,9 @@ pub(crate) fn indexes(out: &Output, dir: &Path, only: Option<&str>) -> Result<()
                 keys(&index.key),
                 strategy,
                 index.options.join(", "),
-                size.map_or_else(unknown_number, |(entries, _)| entries.to_string()),
-                size.map_or_else(unknown_number, |(_, size)| bytes(size)),
+                size.as_ref()
+                    .map_or_else(unknown_number, |size| about(size.entries, size.is_exact)),
+                size.as_ref().map_or_else(unknown_number, |size| bytes(size.bytes)),
                 index.state.to_string(),
             ]);
             values.push(json!({
@@ -145,8 +165,9 @@ pub(crate) fn indexes(out: &Output, dir: &Path, only: Option<&str>) -> Result<()
                 "include": index.include,
                 "options": index.options,
                 "layout": index.layout,
-                "entries": size.map(|(entries, _)| entries),
-                "bytes": size.map(|(_, bytes)| bytes),
+                "entries": size.as_ref().map(|size| size.entries),
+                "entries_exact": size.as_ref().map(|size| size.is_exact),
+                "bytes": size.as_ref().map(|size| size.bytes),
                 "state": index.state,
             }));
         }
@@ -154,12 +175,12 @@ pub(crate) fn indexes(out: &Output, dir: &Path, only: Option<&str>) -> Result<()
     Ok(out.put(&json!({ "indexes": values }), |text| out.grid(text, &mut grid))?)
 }
 
-pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_read(out, dir)?;
+pub(crate) fn sizes(out: &Output, store: &Counted) -> Result<(), Failure> {
+    let opened = Opened::to_read(out, &store.dir)?;
     // Sizes are of open tables.
     let _tables = opened.recorded(out)?;
     let missing = opened.missing_shards();
-    let sizes = match opened.store.sizes() {
+    let sizes = match measured(&opened, store) {
         Err(Error::ShardUnavailable { .. }) if !missing.is_empty() => {
             let message =
                 format!("{}; `shards` shows the sizes of the other shards", joined(&missing));
@@ -175,11 +196,12 @@ pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
     ]);
     let mut total = 0;
     for size in &sizes {
-        let (table, rows) = (size.table.to_owned(), size.rows.to_string());
+        let (table, rows) = (size.table.to_owned(), about(size.rows, size.rows_exact));
         grid.row([table.clone(), String::new(), rows, bytes(size.bytes)]);
         total += size.total_bytes();
         for index in &size.indexes {
-            let (name, entries) = (index.name.to_owned(), index.entries.to_string());
+            let entries = about(index.entries, index.entries_exact);
+            let name = index.name.to_owned();
             grid.row([table.clone(), name, entries, bytes(index.bytes)]);
         }
         for aggregate in &size.aggregates {

@@ -185,6 +185,11 @@ pub(super) fn number(number: u64) -> Markup {
     html! { (grouped(number)) }
 }
 
+/// Shows a number with a mark if it is an estimate.
+pub(super) fn counted(number: u64, is_exact: bool) -> String {
+    format!("{}{}", if is_exact { "" } else { "≈" }, grouped(number))
+}
+
 pub(super) fn size(size: u64) -> Markup {
     html! { (bytes(size)) }
 }

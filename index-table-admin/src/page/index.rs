@@ -13,7 +13,7 @@ use super::{
     Page,
     distribution::{self, KeysOfIndex},
     frame::{
-        self, Column, View, age, badge, code, figure, grouped, number, percent, shortened,
+        self, Column, View, age, badge, code, counted, figure, grouped, number, percent, shortened,
         table as grid, url,
     },
     parameters::Parameters,
@@ -51,7 +51,7 @@ pub(super) fn table(page: &Page, name: &str, query: &Parameters) -> Result<Marku
         @if !list.is_part() {
             dl.figures {
                 @if let Some(size) = size {
-                    (figure("rows", &grouped(size.rows), ""))
+                    (figure("rows", &counted(size.rows, size.rows_exact), ""))
                     (figure("bytes of rows", &bytes(size.bytes), ""))
                 }
                 @if let Some(recorded) = recorded {
@@ -151,7 +151,7 @@ fn declared(
                 @if !recorded.options.is_empty() { (figure("options", &recorded.options.join(", "), "")) }
             }
             @if let Some(size) = size {
-                (figure("entries", &grouped(size.entries), ""))
+                (figure("entries", &counted(size.entries, size.entries_exact), ""))
                 (figure("bytes", &bytes(size.bytes), ""))
             }
         }
@@ -200,11 +200,11 @@ fn keys(page: &Page, table: &UntypedTable, index: &str, is_asked: bool) -> Resul
     let sizes = page.sizes()?;
     let size = sizes.iter().find(|size| size.table == table.name());
     let size = size.and_then(|size| size.indexes.iter().find(|size| size.name == index));
-    let entries = size.map_or(0, |size| size.entries);
+    let (entries, is_exact) = size.map_or((0, true), |size| (size.entries, size.entries_exact));
     let own = url(index);
     let measure = |entries: u64| {
         html! {
-            p { a.button href={ (own) "?measure=1" } { "Measure the distribution" } " This reads " (number(entries)) " entries." }
+            p { a.button href={ (own) "?measure=1" } { "Measure the distribution" } " This reads " (counted(entries, is_exact)) " entries." }
         }
     };
     let body = if entries > FEW && !is_asked {

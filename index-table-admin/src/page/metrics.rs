@@ -20,7 +20,7 @@ use crate::failure::Failure;
 ///
 /// What can't be read is left out, and counted by `index_table_metrics_failed`.
 ///
-/// Cost: that of [`Store::sizes`] and [`Store::data_files`], and reads of queues and consumers. A router counts the sizes at most every
+/// Cost: that of [`Store::estimated_sizes`] and [`Store::data_files`], and reads of queues and consumers. A router counts the sizes at most every
 /// 10 seconds; this function counts them in each call. It blocks its thread.
 ///
 /// # Examples
@@ -242,7 +242,8 @@ fn inspections(text: &mut Text, page: &Page) {
 fn sizes(text: &mut Text, page: &Page) -> Result<usize, Failure> {
     let sizes = page.sizes()?;
     let rows = sizes.iter().map(|size| sample([("table", size.table)], size.rows));
-    text.metric("rows", "gauge", "Rows of a table.", rows);
+    let help = "Rows of a table; an estimate while keys move to another shard.";
+    text.metric("rows", "gauge", help, rows);
     let bytes = sizes.iter().map(|size| sample([("table", size.table)], size.bytes));
     text.metric("table_bytes", "gauge", "Bytes of the pages of a table's rows.", bytes);
     let indexes = || {
@@ -252,7 +253,8 @@ fn sizes(text: &mut Text, page: &Page) -> Result<usize, Failure> {
         })
     };
     let entries = indexes().map(|(labels, index)| (labels, index.entries.to_string()));
-    text.metric("index_entries", "gauge", "Entries of an index.", entries);
+    let help = "Entries of an index; an estimate for an index with packed primary keys.";
+    text.metric("index_entries", "gauge", help, entries);
     let bytes = indexes().map(|(labels, index)| (labels, index.bytes.to_string()));
     text.metric("index_bytes", "gauge", "Bytes of the pages of an index.", bytes);
     let aggregates = || {

@@ -11,7 +11,8 @@ use maud::{Markup, html};
 use super::{
     Page,
     frame::{
-        self, Column, View, age, badge, code, figure, grouped, number, size, table, unknown, url,
+        self, Column, View, age, badge, code, counted, figure, grouped, number, size, table,
+        unknown, url,
     },
     picture::bar,
 };
@@ -78,6 +79,7 @@ impl Failed {
 
 fn figures(page: &Page, sizes: &[TableSize], failed: &mut Failed) -> Markup {
     let rows = sizes.iter().map(|size| size.rows).sum();
+    let is_exact = sizes.iter().all(|size| size.rows_exact);
     let total = sizes.iter().map(TableSize::total_bytes).sum();
     let of_indexes = sizes.iter().flat_map(|size| &size.indexes).map(|index| index.bytes).sum();
     let readers = page.store.readers();
@@ -87,7 +89,7 @@ fn figures(page: &Page, sizes: &[TableSize], failed: &mut Failed) -> Markup {
     let lags = lags(page, failed);
     html! {
         dl.figures data-live="figures" {
-            (figure("rows", &grouped(rows), &format!("{} tables", sizes.len())))
+            (figure("rows", &counted(rows, is_exact), &format!("{} tables", sizes.len())))
             (figure("bytes in use", &bytes(total), &format!("{} of indexes", bytes(of_indexes))))
             (figure("open snapshots of this process", &readers.count.to_string(), &oldest))
             @if let Some(median) = commits.percentile(50) {
@@ -147,10 +149,11 @@ fn of_table(own: &CatalogTable, size: Option<&TableSize>) -> Markup {
             let of_index = size.into_iter().flat_map(|size| &size.indexes);
             let mut of_index = of_index.filter(|it| it.name == index.name);
             let is_index = of_index.clone().next().is_some();
-            let of_index = of_index.next().map(|it| (it.entries, it.bytes));
+            let of_index = of_index.next().map(|it| (counted(it.entries, it.entries_exact), it.bytes));
             let totals = size.into_iter().flat_map(|size| &size.aggregates);
             let mut totals = totals.filter(|it| it.name == index.name);
-            let found = of_index.or_else(|| totals.next().map(|it| (it.groups, it.bytes)));
+            let found =
+                of_index.or_else(|| totals.next().map(|it| (grouped(it.groups), it.bytes)));
             let found = found.filter(|_| index.state != IndexState::Retired);
             let key: Vec<_> = index.key.iter().map(|field| field.name.as_str()).collect();
             let options: Vec<_> = [index.strategy]
@@ -163,12 +166,12 @@ fn of_table(own: &CatalogTable, size: Option<&TableSize>) -> Markup {
                 code(&key.join(", ")),
                 frame::text(&options.join(", ")),
                 badge(&index.state.to_string(), index.state == IndexState::Readable),
-                found.map_or_else(unknown, |(entries, _)| number(entries)),
-                found.map_or_else(unknown, |(_, bytes)| self::size(bytes)),
-                found.map_or_else(
+                found.as_ref().map_or_else(unknown, |(entries, _)| frame::text(entries)),
+                found.as_ref().map_or_else(unknown, |(_, bytes)| self::size(*bytes)),
+                found.as_ref().map_or_else(
                     || html! {},
                     |(_, bytes)| {
-                        bar(&[(bytes, &index.name)], total, "part of the bytes of the table")
+                        bar(&[(*bytes, &index.name)], total, "part of the bytes of the table")
                     },
                 ),
             ]
@@ -190,7 +193,7 @@ fn of_table(own: &CatalogTable, size: Option<&TableSize>) -> Markup {
                 @match (size, &own.unreadable) {
                     (_, Some(reason)) => span.error { (reason) },
                     (Some(size), None) => {
-                        strong { (number(size.rows)) } " rows, " strong { (bytes(total)) } ": " (bytes(size.bytes)) " of rows, " (bytes(total - size.bytes)) " of indexes"
+                        strong { (counted(size.rows, size.rows_exact)) } " rows, " strong { (bytes(total)) } ": " (bytes(size.bytes)) " of rows, " (bytes(total - size.bytes)) " of indexes"
                         @if own.version > 1 { ", row version " (own.version) }
                     }
                     (None, None) => "No repository of this table is in use here, so its size is not known.",

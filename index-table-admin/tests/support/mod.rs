@@ -206,6 +206,29 @@ pub(crate) fn plain(rows: u64) -> TempDir {
     dir
 }
 
+/// A table whose index packs its primary keys, with one in each block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "visits")]
+#[index(place)]
+pub(crate) struct Visit {
+    #[primary_key]
+    id: u64,
+    place: u64,
+}
+
+/// The number of [`visits`], of which an overview reads a part.
+pub(crate) const VISITS: u64 = 40_000;
+
+/// Creates a store with visits.
+pub(crate) fn visits() -> TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Store::open(dir.path()).expect("a store");
+    let visits = VisitRepository::open(&store).expect("a table");
+    let visit = |id: u64| Visit { id, place: id.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
+    visits.bulk_load(&store, (0..VISITS).map(visit)).run().expect("a load");
+    dir
+}
+
 pub(crate) fn open_without_indexes(dir: &Path) {
     let store = Store::open(dir).expect("a store");
     later::CustomerRepository::open(&store).expect("a table");

@@ -190,6 +190,11 @@ impl<'t> Reader<'t> {
         self.lmdb().map(|reader| reader.leaves_of(source)).transpose()
     }
 
+    /// Whether entries of an index are packed, so that the engine does not maintain their number.
+    pub(crate) fn is_packed(self, source: Source) -> Result<bool> {
+        self.lmdb().map_or(Ok(false), |reader| reader.is_packed(source))
+    }
+
     /// Estimates the share of a database's entries in a range of keys, from 0 to 1. Returns `None` if it can't be estimated
     /// at the moment.
     pub(crate) fn share_of(self, source: Source, range: &KeyRange) -> Result<Option<f64>> {

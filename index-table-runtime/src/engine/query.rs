@@ -85,6 +85,8 @@ pub(crate) struct Sampled<'s> {
     pub(crate) primary_key: &'s [u8],
     /// The number of the leaf in the sample.
     pub(crate) leaf: usize,
+    /// The estimated number of leaves that this leaf represents.
+    pub(crate) leaves: f64,
     /// The number of entries that were read.
     pub(crate) read: u64,
     /// The estimated number of entries of the database that it represents.

@@ -4,13 +4,9 @@ use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
+use super::sizes::{self, Counting};
 use crate::{
-    engine::{Query, Read as _, Space},
-    model::{
-        KeyRange,
-        error::{Error, Result},
-        schema::Source,
-    },
+    model::error::{Error, Result},
     store::{OpenTable, ReadTxn, ShardId, Store},
     upkeep::{
         upgrade::{Upgrade, Upgraded},
@@ -19,9 +15,9 @@ use crate::{
     usage::Usage,
 };
 
-/// The size of a table. From [`Store::sizes`].
+/// The size of a table. From [`Store::sizes`] and [`Store::estimated_sizes`].
 ///
-/// `Display` prints a line for the table, and a line for each index and each aggregate.
+/// `Display` prints a line for the table, and a line for each index and each aggregate, with `≈` before an estimate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TableSize {
@@ -29,6 +25,8 @@ pub struct TableSize {
     pub table: &'static str,
     /// The number of rows.
     pub rows: u64,
+    /// Whether the number of rows is exact. [`Store::estimated_sizes`] estimates it while keys move to another shard.
+    pub rows_exact: bool,
     /// The bytes of the pages of the rows; 0 for a store in memory.
     pub bytes: u64,
     /// The sizes of the indexes, in the order of their declaration.
@@ -47,6 +45,8 @@ pub struct IndexSize {
     pub name: &'static str,
     /// The number of entries.
     pub entries: u64,
+    /// Whether the number of entries is exact. [`Store::estimated_sizes`] estimates it for some indexes.
+    pub entries_exact: bool,
     /// The bytes of the pages of the entries; 0 for a store in memory.
     pub bytes: u64,
 }
@@ -185,27 +185,80 @@ impl Store {
     }
 
     /// Returns the numbers of rows, entries and groups of all tables that are in use, and their bytes in the file,
-    /// by name.
+    /// by name. All numbers are exact. [`estimated_sizes`](Store::estimated_sizes) reads fewer pages.
     ///
     /// Bytes are counted as whole pages. Free pages of the file ([`data_files`](Store::data_files) has them), the catalog and the queues of
     /// eventual indexes are not counted. The rows of a reference table are counted once, and the bytes of all of its
-    /// copies.
+    /// copies. While keys move to another shard, their rows and entries are counted once, and the bytes of both shards.
     ///
-    /// Cost: the same as [`Scan::count`](crate::Scan::count) for each index.
+    /// Cost: the same as [`Scan::count`](crate::Scan::count) for each index. While keys move, all rows and entries of the table are read.
     ///
     /// # Errors
     ///
     /// The errors of [`read`](Store::read).
     pub fn sizes(&self) -> Result<Vec<TableSize>> {
-        self.sizes_in(&self.read()?)
+        self.sizes_in(&self.read()?, Counting::Exact)
     }
 
-    fn sizes_in(&self, txn: &ReadTxn<'_>) -> Result<Vec<TableSize>> {
-        Self::sizes_of(&self.inner.tables_in_use(), txn)
+    /// Returns the sizes of [`sizes`](Store::sizes) from a limited number of pages, for overviews and monitoring.
+    ///
+    /// The engine keeps the numbers of rows, of groups, and of the entries of most indexes, and these numbers are exact. The
+    /// others are estimated, and [`entries_exact`](IndexSize::entries_exact) is false for them:
+    ///
+    /// - the entries of an index that packs several primary keys into a block: a normalized index with primary keys
+    ///   of a fixed size, also if it is filtered or has several entries of a row. The estimate is from leaves at about equal distances in the
+    ///   order of the keys. It is rarely wrong by more than a factor of 1.5, even if a few keys have most of the rows. An
+    ///   index of a few pages is counted.
+    /// - while keys move to another shard, the rows and entries of their table, which are counted once.
+    ///   [`rows_exact`](TableSize::rows_exact) is false unless the table has a few pages.
+    ///
+    /// All numbers are exact in memory and on a server, at the cost of [`sizes`](Store::sizes), and if the file can't be
+    /// sampled at the moment, because its first pages are being written.
+    ///
+    /// Cost: at most about 500 pages for any number of rows. If the store has more than 20 packed indexes, about 20 pages for
+    /// each of them; in a sharded store, for each of them in each shard.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read`](Store::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u64,
+    ///     town: u32,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// people.bulk_load(&store, (0..100_000).map(|id| Person { id, town: id as u32 / 2 })).run()?;
+    ///
+    /// let sizes = store.estimated_sizes()?;
+    /// assert_eq!((sizes[0].rows, sizes[0].rows_exact), (100_000, true));
+    /// let town = &sizes[0].indexes[0];
+    /// assert!(!town.entries_exact && (80_000..120_000).contains(&town.entries));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn estimated_sizes(&self) -> Result<Vec<TableSize>> {
+        self.sizes_in(&self.read()?, Counting::Estimated)
     }
 
-    /// Returns the sizes of [`sizes`](Store::sizes) that can be read, and the errors of the parts that are left out because a page
-    /// is damaged. Pages are checked before they are read.
+    fn sizes_in(&self, txn: &ReadTxn<'_>, counting: Counting) -> Result<Vec<TableSize>> {
+        sizes::measure(&self.inner.tables_in_use(), txn, counting, &mut Err)
+    }
+
+    /// Returns the sizes of [`estimated_sizes`](Store::estimated_sizes) that can be read, and the errors of the parts that are left out
+    /// because a page is damaged. Pages are checked before they are read.
     ///
     /// # Errors
     ///
@@ -215,83 +268,25 @@ impl Store {
         let txn = self.read()?;
         txn.check_pages()?;
         let mut damage = Vec::new();
-        let sizes = Self::measure(&self.inner.tables_in_use(), &txn, &mut |error| match error {
+        let mut failed = |error| match error {
             Error::Corrupt { .. } | Error::DamagedFile { .. } => {
                 damage.push(error);
                 Ok(())
             }
             error => Err(error),
-        })?;
+        };
+        let tables = self.inner.tables_in_use();
+        let sizes = sizes::measure(&tables, &txn, Counting::Estimated, &mut failed)?;
         Ok((sizes, damage))
     }
 
     pub(super) fn sizes_of(tables: &[Arc<OpenTable>], txn: &ReadTxn<'_>) -> Result<Vec<TableSize>> {
-        Self::measure(tables, txn, &mut Err)
+        sizes::measure(tables, txn, Counting::Exact, &mut Err)
     }
 
-    /// Returns the sizes of tables. `failed` decides whether the part with an error is left out.
-    fn measure(
-        tables: &[Arc<OpenTable>],
-        txn: &ReadTxn<'_>,
-        failed: &mut dyn FnMut(Error) -> Result<()>,
-    ) -> Result<Vec<TableSize>> {
-        let mut size = |table: &Arc<OpenTable>| {
-            let reader = txn.reader(table)?;
-            // Each part of a table with its own rows, and each further copy of a reference table.
-            let parts = match reader.parts() {
-                None => vec![(reader, false)],
-                Some(parts) => {
-                    parts?.iter().map(|part| (part.reader, part.first_copy.is_some())).collect()
-                }
-            };
-            let measure = |source: Source| -> Result<(u64, u64)> {
-                let (mut entries, mut bytes) = (0, 0);
-                for (reader, is_copy) in &parts {
-                    if !is_copy {
-                        entries += reader.count(&Query::new(source, KeyRange::ALL))?.found;
-                    }
-                    bytes += reader.bytes_of(source)?;
-                }
-                Ok((entries, bytes))
-            };
-            let (rows, bytes) = match measure(Source::Facts) {
-                Ok(found) => found,
-                Err(error) => {
-                    failed(error)?;
-                    return Ok(None);
-                }
-            };
-            let mut indexes = Vec::with_capacity(table.schema.indexes.len());
-            for (position, index) in table.schema.indexes.iter().enumerate() {
-                match measure(Source::Index(position)) {
-                    Ok((entries, bytes)) => {
-                        indexes.push(IndexSize { name: index.name, entries, bytes });
-                    }
-                    Err(error) => failed(error)?,
-                }
-            }
-            let aggregates =
-                table.rows.aggregates.iter().enumerate().map(|(position, declared)| {
-                    let (space, mut groups, mut bytes) = (Space::Aggregate(position), 0, 0);
-                    for (reader, is_copy) in &parts {
-                        if !is_copy {
-                            groups += reader.len(space)?;
-                        }
-                        bytes += reader.bytes_of_space(space)?;
-                    }
-                    Ok(AggregateSize { name: declared.name, groups, bytes })
-                });
-            let aggregates = aggregates.collect::<Result<_>>()?;
-            let mut change_bytes = 0;
-            if table.rows.changes.is_some() {
-                for (reader, _) in &parts {
-                    change_bytes += reader.bytes_of_space(Space::Changes)?;
-                }
-            }
-            let table = table.schema.name;
-            Ok(Some(TableSize { table, rows, bytes, indexes, aggregates, change_bytes }))
-        };
-        tables.iter().filter_map(|table| size(table).transpose()).collect()
+    /// Returns the number of rows of all tables in one shard, and the bytes of these rows and of their entries.
+    pub(super) fn rows_and_bytes_on(&self, shard: &ShardId) -> Result<[u64; 2]> {
+        sizes::rows_and_bytes(&self.inner.tables_in_use(), &self.read_on(shard)?)
     }
 }
 
@@ -342,7 +337,7 @@ impl Store {
     }
 
     /// Returns the sizes of the parts of all tables in one shard, like [`sizes`](Store::sizes) for all
-    /// shards.
+    /// shards. While keys move to another shard, both shards have their rows, and each counts them.
     ///
     /// Cost: the same as [`Scan::count`](crate::Scan::count) for each index.
     ///
@@ -350,16 +345,17 @@ impl Store {
     ///
     /// The errors of [`read_on`](Store::read_on).
     pub fn sizes_on(&self, shard: &ShardId) -> Result<Vec<TableSize>> {
-        self.sizes_in(&self.read_on(shard)?)
+        self.sizes_in(&self.read_on(shard)?, Counting::Exact)
     }
 }
 
 impl fmt::Display for TableSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, rows, bytes, indexes, aggregates, change_bytes } = self;
-        writeln!(f, "table `{table}`: {rows} rows, {bytes} bytes")?;
-        for IndexSize { name, entries, bytes } in indexes {
-            writeln!(f, "  index `{name}`: {entries} entries, {bytes} bytes")?;
+        let Self { table, rows, rows_exact, bytes, indexes, aggregates, change_bytes } = self;
+        writeln!(f, "table `{table}`: {}{rows} rows, {bytes} bytes", about(*rows_exact))?;
+        for IndexSize { name, entries, entries_exact, bytes } in indexes {
+            let about = about(*entries_exact);
+            writeln!(f, "  index `{name}`: {about}{entries} entries, {bytes} bytes")?;
         }
         aggregates.iter().try_for_each(|AggregateSize { name, groups, bytes }| {
             writeln!(f, "  aggregate `{name}`: {groups} groups, {bytes} bytes")
@@ -369,6 +365,11 @@ impl fmt::Display for TableSize {
         }
         Ok(())
     }
+}
+
+/// Returns the mark of an estimate.
+const fn about(is_exact: bool) -> &'static str {
+    if is_exact { "" } else { "≈" }
 }
 
 impl fmt::Display for StoreReport {

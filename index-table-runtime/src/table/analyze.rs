@@ -190,7 +190,7 @@ impl OpenTable {
         };
         let indexes = indexes.into_iter().zip(schema.indexes).enumerate();
         let indexes = indexes.map(|(position, (size, declared))| {
-            let IndexSize { name, entries, bytes } = size;
+            let IndexSize { name, entries, bytes, .. } = size;
             let readable = !unreadable.incomplete.contains(&position);
             let is_measured = readable && only.is_none_or(|only| only == position);
             let (entries, keys) = if is_measured {

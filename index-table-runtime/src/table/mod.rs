@@ -20,6 +20,7 @@ mod recorded;
 mod recovery;
 mod scrub;
 mod shards;
+mod sizes;
 mod untyped;
 mod whatif;
 

@@ -63,10 +63,10 @@ impl<'t> Reader<'t> {
             for (key, value) in entries {
                 let Some((entry, several)) = split.entry(key, value) else { continue };
                 let RawEntry { key, primary_key, .. } = entry.in_buffer(&mut buffer);
-                let (read, weight) = (several.entries as u64, weight * scale);
+                let (read, leaves, weight) = (several.entries as u64, weight, weight * scale);
                 let (entries, bytes) = (read as f64 * weight, several.bytes as f64 * weight);
                 count += read;
-                each(Sampled { key, primary_key, leaf, read, entries, bytes });
+                each(Sampled { key, primary_key, leaf, leaves, read, entries, bytes });
             }
         }
         Ok(Some(count))
@@ -82,6 +82,12 @@ impl<'t> Reader<'t> {
             Err(Fault::Damaged(_)) => Ok(None),
             Err(Fault::Io(source)) => Err(Error::Io { path: path.clone(), source }),
         }
+    }
+
+    /// Whether a physical entry has several entries of an index, so that LMDB does not maintain their number.
+    pub(crate) fn is_packed(self, source: Source) -> Result<bool> {
+        let Source::Index(index) = source else { return Ok(false) };
+        Ok(matches!(self.index(index)?.0.layout, Layout::Blocks { .. }))
     }
 
     fn split_of(self, source: Source) -> Result<Split> {

@@ -189,6 +189,17 @@ impl<'t> Reader<'t> {
         self.one().map_or(Ok(None), |reader| reader.leaves_of(source))
     }
 
+    /// Whether entries of an index are packed, so that the engine does not maintain their number.
+    pub(crate) fn is_packed(self, source: Source) -> Result<bool> {
+        self.one().map_or(Ok(false), |reader| reader.is_packed(source))
+    }
+
+    /// Whether the shards of this transaction have entries of `source` that queries leave out. A transaction of one shard reads all of
+    /// its entries.
+    pub(crate) fn leaves_out(self, source: Source) -> bool {
+        matches!(self, Self::Several(reader) if !reader.is_alone() && reader.routing().omits(source))
+    }
+
     /// Estimates the share of a database's entries in a range of keys, from 0 to 1. Returns `None` if it can't be estimated
     /// at the moment.
     pub(crate) fn share_of(self, source: Source, range: &KeyRange) -> Result<Option<f64>> {

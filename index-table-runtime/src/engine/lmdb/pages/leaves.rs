@@ -1,7 +1,7 @@
 //! A sample of the leaves of a database. The number of read pages has a limit that does not depend on the size.
 //!
 //! The trees of LMDB are balanced, so the pages of one level have about the same number of leaves below them. The walk
-//! reads whole levels until one has enough pages, and then chooses pages of this level at equal distances. If these are
+//! reads whole levels until one has more pages than the sample, or more than [`WHOLE`], and then chooses pages of this level at equal distances. If these are
 //! branches, it chooses one leaf below each.
 #![expect(clippy::cast_precision_loss, reason = "weights are estimates")]
 
@@ -57,7 +57,7 @@ pub(in crate::engine::lmdb) fn sample(
     let Some(root) = database.root else { return Ok(Some(Vec::new())) };
     let mut height = database.depth;
     let mut level = vec![Below { start: Vec::new(), end: None, page: root }];
-    while height > 1 && level.len() <= WHOLE {
+    while height > 1 && level.len() <= most.min(WHOLE) {
         let mut lower = Vec::new();
         for branch in &level {
             let Some(children) = walk.children(branch)? else { return Ok(None) };
@@ -71,18 +71,25 @@ pub(in crate::engine::lmdb) fn sample(
     for at in 0..groups {
         // The sizes of the groups differ by 1 at most.
         let [from, to] = [at, at + 1].map(|at| at * level.len() / groups);
-        let group = level.get(from..to).unwrap_or_default();
-        let Some(chosen) = group.get(random.below(group.len())) else { continue };
+        let chosen_at = from + random.below(to - from);
+        let Some(chosen) = level.get(chosen_at) else { continue };
         let Below { start, end, page } = chosen;
         let mut below = Below { start: start.clone(), end: end.clone(), page: *page };
-        let mut weight = group.len() as f64;
+        let mut weight = (to - from) as f64;
+        let mut next = level.get(chosen_at + 1).map(|next| next.page);
         for _ in 1..height {
             let Some(mut children) = walk.children(&below)? else { return Ok(None) };
             if children.is_empty() {
                 return Ok(None);
             }
             weight *= children.len() as f64;
-            below = children.swap_remove(random.below(children.len()));
+            let at = random.below(children.len());
+            next = children.get(at + 1).map(|next| next.page);
+            below = children.swap_remove(at);
+        }
+        // The caller reads the leaf, and finds its end in the next leaf. A page fault would read the pages around them, too.
+        for page in [Some(below.page), next].into_iter().flatten() {
+            walk.page(page)?;
         }
         let Below { start, end, .. } = below;
         leaves.push(Leaf { start, end, weight });
