@@ -29,6 +29,15 @@ pub(crate) enum Code {
     Interrupted = 130,
 }
 
+impl Code {
+    /// Returns the code with this number; of any other number, `Other`.
+    pub(crate) fn of(number: u64) -> Self {
+        let all = [Self::Damage, Self::Arguments, Self::NotFound, Self::Unavailable];
+        let all = all.into_iter().chain([Self::Other, Self::TimeLimit, Self::Interrupted]);
+        all.into_iter().find(|code| *code as u64 == number).unwrap_or(Self::Other)
+    }
+}
+
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), next: None }
