@@ -42,6 +42,10 @@ impl Service {
         let operations = Operations::new(store).token("alice", SECRET).token("bob", "another-one");
         let operations = configure(operations);
         let router = Router::new().nest_service("/admin/", operations.router());
+        Self::serving(router, Some(operations))
+    }
+
+    fn serving(router: Router, operations: Option<Operations>) -> Self {
         let (end, ended) = oneshot::channel::<()>();
         let (send, address) = std::sync::mpsc::channel();
         let serve = move || {
@@ -56,7 +60,7 @@ impl Service {
         };
         let server = Some(thread::spawn(serve));
         let address = address.recv().expect("an address");
-        Self { operations: Some(operations), address, end: Some(end), server }
+        Self { operations, address, end: Some(end), server }
     }
 
     fn url(&self) -> String {
@@ -293,15 +297,40 @@ fn each_guard_refuses() {
 }
 
 #[test]
+fn the_metrics_are_in_the_guide() {
+    let dir = plain(1);
+    let store = Store::open(dir.path()).expect("a store");
+    let service = Service::of(&store, |own| own);
+    let (_, metrics) = service.send("GET", "/admin/metrics", &[], "");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/guide/admin.md");
+    let guide = fs::read_to_string(guide).expect("the guide");
+    let types = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let own: Vec<_> = types.filter(|name| name.contains("_operations_")).collect();
+    assert_eq!(own.len(), 2);
+    for name in own.iter().filter_map(|line| line.split(' ').next()) {
+        assert!(guide.contains(name), "{name}");
+    }
+}
+
+#[test]
 fn a_router_without_operations_offers_none() {
     let dir = plain(3);
     let store = Store::open(dir.path()).expect("a store");
-    let service = Service::of(&store, |own| own);
+    let service = Service::of(&store, |_| Operations::new(&store));
+    for secret in ["", SECRET] {
+        let (status, _) = service.send("GET", PATH, &[bearer(secret)], "");
+        assert_eq!(status, 401, "no token is accepted unless one was given");
+    }
     drop(service);
-    let operations = Operations::new(&store);
-    let service = Service::of(&store, |_| operations);
-    let (status, _) = service.send("GET", PATH, &[bearer("")], "");
-    assert_eq!(status, 401, "no token is accepted unless one was given");
+    let router = Router::new().nest_service("/admin/", index_table_admin::router(&store));
+    let service = Service::serving(router, None);
+    for (expected, method) in [(404, "GET"), (405, "POST")] {
+        let headers = [bearer(SECRET), ("Content-Type", "application/json")];
+        let (status, _) = service.send(method, &format!("{PATH}/verify"), &headers, "{}");
+        assert_eq!(status, expected);
+    }
+    let error = service.command_fails(3, &["verify"]);
+    assert!(error.contains("offers no operations"), "{error}");
 }
 
 #[test]
@@ -465,6 +494,30 @@ fn rows_are_loaded_with_and_without_types() {
     let service = Service::of(&store, |own| own);
     let error = service.run("load", &skip)["outcome"]["error"].to_string();
     assert!(error.contains("Operations::files"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_cancelled_load_loads_nothing() {
+    let dir = plain(1);
+    let store = Store::open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    let files = tempfile::tempdir().expect("a directory");
+    let pipe = files.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("a process").success());
+    let service = Service::of(&store, |own| own.types::<(Customer,)>().files(files.path()));
+    let id = service.start("load", &json!({ "table": "customers", "file": "pipe" }));
+    // Waits until the job reads the pipe.
+    let mut pipe = fs::OpenOptions::new().write(true).open(pipe).expect("a pipe");
+    let row = |id| serde_json::to_string(&customer(id)).expect("JSON") + "\n";
+    pipe.write_all(row(2).as_bytes()).expect("written");
+    assert_eq!(service.post(&format!("/{id}/cancel"), &json!({})).0, 200);
+    // The job may have ended already.
+    drop(pipe.write_all(row(3).as_bytes()));
+    let job = service.ended(&id);
+    drop(pipe);
+    assert_eq!(job["state"], "cancelled", "{job}");
+    assert_eq!(customers.all(&store.read().expect("a snapshot")).count().expect("rows"), 1);
 }
 
 #[test]

@@ -67,7 +67,55 @@ impl Audit {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::{Event, Metadata, Subscriber, field, span, subscriber::with_default};
+
     use super::*;
+
+    /// Keeps the fields of events.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<String>>>);
+
+    impl field::Visit for Kept {
+        fn record_debug(&mut self, field: &field::Field, value: &dyn std::fmt::Debug) {
+            self.0.lock().expect("no panic").push(format!("{field}={value:?}"));
+        }
+    }
+
+    impl Subscriber for Kept {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut self.clone());
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    #[test]
+    fn each_line_is_an_event() {
+        let kept = Kept::default();
+        let job = Job::new("7".to_owned(), ("verify", true), json!({ "table": "a" }), "alice");
+        with_default(kept.clone(), || Audit::new(None).write("start", "alice", &job))
+            .expect("written");
+        let fields = kept.0.lock().expect("no panic").join(" ");
+        for field in ["event=\"start\"", "by=\"alice\"", "job=\"7\"", "{\"table\":\"a\"}"] {
+            assert!(fields.contains(field), "{fields}");
+        }
+    }
 
     #[test]
     fn the_file_is_bounded_and_lines_are_whole() {
