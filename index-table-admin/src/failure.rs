@@ -127,7 +127,7 @@ impl From<Error> for Failure {
             // A command opens a store once, so another process has it open.
             Error::AlreadyOpen { path, .. } => {
                 format!(
-                    "another process writes `{}`, and this command would write too; stop that process first",
+                    "another process writes `{}`, and this command would write too; stop that process first, or let it do the work with `--url`",
                     path.display()
                 )
             }
@@ -135,7 +135,7 @@ impl From<Error> for Failure {
             Error::WriterElsewhere { path, process, .. } => {
                 let id = process.map_or_else(String::new, |id| format!(" (process {id})"));
                 format!(
-                    "another process writes `{}`{id}, and this command would write too; stop that process first",
+                    "another process writes `{}`{id}, and this command would write too; stop that process first, or let it do the work with `--url`",
                     path.display()
                 )
             }

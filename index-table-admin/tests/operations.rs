@@ -152,8 +152,9 @@ fn request(
 ) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a time limit");
-    let headers: String =
+    let headers: Vec<_> =
         headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers = headers.concat();
     let length = body.len();
     let head = format!(
         "{method} {path} HTTP/1.0\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\r\n"
@@ -590,6 +591,8 @@ fn the_command_speaks_to_the_service() {
     let last = jobs["ended"][0]["id"].as_str().expect("a job").to_owned();
     let shown = service.command_text(&["job", &last]);
     assert!(shown.contains("backup, failed") && shown.contains("error: "), "{shown}");
+    let error = process::fails(2, &["status"], service.url().as_ref(), &[]);
+    assert!(error.contains(&format!("--url {} COMMAND", service.url())), "{error}");
     let status = service.command_text(&["status"]);
     assert!(status.starts_with("healthy\n") && status.contains(&last), "{status}");
 

@@ -49,7 +49,7 @@ pub(crate) struct RemoteCli {
 #[derive(Debug, clap::Args)]
 struct ServiceOptions {
     /// The address of the page that the service mounts, such as `http://127.0.0.1:3000/admin/`.
-    #[arg(long, global = true, required = false, default_value = "")]
+    #[arg(long, global = true, default_value = "", hide_default_value = true)]
     url: String,
     /// A file with the token of operations. Default: the variable `INDEX_TABLE_OPERATIONS_TOKEN`.
     #[arg(long, global = true, value_name = "FILE")]
@@ -128,7 +128,8 @@ fn accepted(page: &Page<'_>, answer: &Answer) -> Result<Value, Failure> {
         return Ok(value);
     }
     // The page of a service without operations, or of another server, has no JSON.
-    if let (Some(error), Some(code)) = (value["error"].as_str(), value["code"].as_u64()) {
+    if let (Some(error), Some(code)) = (at(&value, "/error").as_str(), at(&value, "/code").as_u64())
+    {
         return Err(Failure::new(Code::of(code), error));
     }
     let (place, status) = (&page.shown, answer.status);
@@ -158,6 +159,11 @@ fn check_id(id: &str) -> Result<(), Failure> {
     )))
 }
 
+/// Returns a part of a value, or null.
+fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
+    value.pointer(path).unwrap_or(&Value::Null)
+}
+
 fn job(page: &Page<'_>, id: &str) -> Result<Value, Failure> {
     check_id(id)?;
     accepted(page, &page.get(&format!("operations/{id}"))?)
@@ -168,7 +174,7 @@ fn start(out: &Output, page: &Page<'_>, work: &Work) -> Result<(), Failure> {
     let (kind, arguments) = work.arguments()?;
     let name = format!("operations/{kind}");
     let job = accepted(page, &page.post(&name, &arguments.to_string())?)?;
-    let id = job["id"].as_str().unwrap_or_default().to_owned();
+    let id = at(&job, "/id").as_str().unwrap_or_default().to_owned();
     let url = &page.shown;
     let message = format!("job `{id}` goes on; `--url {url} cancel-job {id}` cancels it");
     on_ctrl_c(out, message, || ());
@@ -177,19 +183,21 @@ fn start(out: &Output, page: &Page<'_>, work: &Work) -> Result<(), Failure> {
 
 /// Shows the progress and the notes of a job until it ends. Returns the ended job.
 fn follow(out: &Output, page: &Page<'_>, begun: Value, id: &str) -> Result<Value, Failure> {
-    let (bar, mut noted, mut job) = (Bar::new(), 0, begun);
+    let (bar, mut shown_notes, mut job) = (Bar::new(), 0, begun);
     let (mut pause, mut reached) = (Duration::from_millis(20), Instant::now());
     loop {
-        let notes = job["notes"].as_array().map_or(&[][..], Vec::as_slice);
-        for note in notes.iter().skip(noted).filter_map(Value::as_str) {
+        let notes = at(&job, "/notes").as_array().map_or(&[][..], Vec::as_slice);
+        for note in notes.iter().skip(shown_notes).filter_map(Value::as_str) {
             out.note(note);
         }
-        noted = notes.len();
-        let progress = &job["progress"];
-        if let (Some(unit), Some(done)) = (progress["unit"].as_str(), progress["done"].as_u64()) {
-            bar.count(unit, done, progress["total"].as_u64());
+        shown_notes = notes.len();
+        let progress = at(&job, "/progress");
+        if let (Some(unit), Some(done)) =
+            (at(progress, "/unit").as_str(), at(progress, "/done").as_u64())
+        {
+            bar.count(unit, done, at(progress, "/total").as_u64());
         }
-        if !job["outcome"].is_null() {
+        if !at(&job, "/outcome").is_null() {
             return Ok(job);
         }
         thread::sleep(pause);
@@ -216,14 +224,14 @@ fn follow(out: &Output, page: &Page<'_>, begun: Value, id: &str) -> Result<Value
 
 /// Shows the result of an ended job as its command does.
 fn finish(out: &Output, job: &Value, id: &str) -> Result<(), Failure> {
-    let outcome = &job["outcome"];
-    let text = outcome["text"].as_str().unwrap_or_default();
-    if !outcome["result"].is_null() {
-        out.put(&outcome["result"], |lines| lines.write_all(text.as_bytes()))?;
+    let outcome = at(job, "/outcome");
+    let text = at(outcome, "/text").as_str().unwrap_or_default();
+    if !at(outcome, "/result").is_null() {
+        out.put(at(outcome, "/result"), |lines| lines.write_all(text.as_bytes()))?;
     }
-    let Some(error) = outcome["error"].as_str() else { return Ok(()) };
-    let code = Code::of(outcome["code"].as_u64().unwrap_or_default());
-    if job["state"] == "cancelled" {
+    let Some(error) = at(outcome, "/error").as_str() else { return Ok(()) };
+    let code = Code::of(at(outcome, "/code").as_u64().unwrap_or_default());
+    if at(job, "/state") == "cancelled" {
         return Err(Failure::new(code, format!("job `{id}` was cancelled: {error}")));
     }
     Err(Failure::new(code, error))
@@ -232,29 +240,30 @@ fn finish(out: &Output, job: &Value, id: &str) -> Result<(), Failure> {
 /// Shows a job, whether it runs or has ended.
 fn show(out: &Output, job: &Value) -> Result<(), Failure> {
     Ok(out.put(job, |text| {
-        let line = |name: &str| job[name].as_str().unwrap_or("-").to_owned();
+        let line =
+            |name: &str| job.get(name).unwrap_or(&Value::Null).as_str().unwrap_or("-").to_owned();
         writeln!(text, "job {}: {}, {}", line("id"), line("kind"), line("state"))?;
-        writeln!(text, "arguments: {}", job["arguments"])?;
+        writeln!(text, "arguments: {}", at(job, "/arguments"))?;
         writeln!(text, "by: {}", line("by"))?;
         writeln!(text, "started: {}", line("started"))?;
         writeln!(text, "ended: {}", line("ended"))?;
         if let Some(progress) = progress(job) {
             writeln!(text, "progress: {progress}")?;
         }
-        for note in job["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        for note in at(job, "/notes").as_array().into_iter().flatten().filter_map(Value::as_str) {
             writeln!(text, "note: {note}")?;
         }
-        if let Some(error) = job["outcome"]["error"].as_str() {
+        if let Some(error) = at(job, "/outcome/error").as_str() {
             writeln!(text, "error: {error}")?;
         }
-        text.write_all(job["outcome"]["text"].as_str().unwrap_or_default().as_bytes())
+        text.write_all(at(job, "/outcome/text").as_str().unwrap_or_default().as_bytes())
     })?)
 }
 
 fn progress(job: &Value) -> Option<String> {
-    let progress = &job["progress"];
-    let (unit, done) = (progress["unit"].as_str()?, progress["done"].as_u64()?);
-    Some(match progress["total"].as_u64() {
+    let progress = at(job, "/progress");
+    let (unit, done) = (at(progress, "/unit").as_str()?, at(progress, "/done").as_u64()?);
+    Some(match at(progress, "/total").as_u64() {
         Some(total) => format!("{done} of {total} {unit}"),
         None => format!("{done} {unit}"),
     })
@@ -269,9 +278,10 @@ fn jobs(out: &Output, page: &Page<'_>) -> Result<(), Failure> {
 fn grid(all: &Value) -> Grid {
     let columns = ["job", "operation", "state", "by", "started", "ended", "progress or error"];
     let mut grid = Grid::new(columns.map(|name| (name, Align::Left)));
-    for job in ["running", "ended"].iter().filter_map(|part| all[*part].as_array()).flatten() {
-        let text = |name: &str| job[name].as_str().unwrap_or("-").to_owned();
-        let error = job["outcome"]["error"].as_str().map(str::to_owned);
+    for job in ["/running", "/ended"].iter().filter_map(|part| at(all, part).as_array()).flatten() {
+        let text =
+            |name: &str| job.get(name).unwrap_or(&Value::Null).as_str().unwrap_or("-").to_owned();
+        let error = at(job, "/outcome/error").as_str().map(str::to_owned);
         let last = error.or_else(|| progress(job)).unwrap_or_default();
         let names = ["id", "kind", "state", "by", "started", "ended"];
         grid.row(names.map(text).into_iter().chain([last]));
@@ -284,7 +294,7 @@ fn status(out: &Output, page: &Page<'_>) -> Result<(), Failure> {
     let all = accepted(page, &page.get("operations")?)?;
     let answer = page.get("healthz")?;
     let health: Value = serde_json::from_str(&answer.body).unwrap_or_default();
-    let Some(reasons) = health["reasons"].as_array() else {
+    let Some(reasons) = at(&health, "/reasons").as_array() else {
         let reason = format!("`healthz` has no JSON, and the status {}", answer.status);
         return Err(page.unavailable(&reason));
     };
@@ -292,16 +302,16 @@ fn status(out: &Output, page: &Page<'_>) -> Result<(), Failure> {
     let value = json!({
         "healthy": reasons.is_empty(),
         "reasons": reasons,
-        "running": all["running"],
-        "ended": all["ended"],
+        "running": at(&all, "/running"),
+        "ended": at(&all, "/ended"),
     });
-    let message = |reason: &Value| reason["message"].as_str().unwrap_or_default().to_owned();
+    let message = |reason: &Value| at(reason, "/message").as_str().unwrap_or_default().to_owned();
     out.put(&value, |text| {
         for reason in reasons {
             writeln!(
                 text,
                 "{}: {}",
-                reason["kind"].as_str().unwrap_or_default(),
+                at(reason, "/kind").as_str().unwrap_or_default(),
                 printable(&message(reason))
             )?;
         }

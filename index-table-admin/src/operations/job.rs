@@ -8,6 +8,7 @@ use std::{
     time::SystemTime,
 };
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{commands::streams::shown as time, failure::Failure};
@@ -40,11 +41,19 @@ pub(crate) struct Job {
 /// What changes while a job runs.
 #[derive(Debug, Default)]
 struct Live {
-    progress: Option<Value>,
+    progress: Option<At>,
     notes: Vec<String>,
     result: Option<Value>,
     text: String,
     end: Option<End>,
+}
+
+/// The progress of a job.
+#[derive(Debug, Clone, Serialize)]
+struct At {
+    unit: String,
+    done: u64,
+    total: Option<u64>,
 }
 
 /// The end of a job.
@@ -123,8 +132,7 @@ impl Job {
 
     /// Sets the number of finished units, and of all units if it is known.
     pub(crate) fn count(&self, unit: &str, done: u64, total: Option<u64>) {
-        let progress = json!({ "unit": unit, "done": done, "total": total });
-        self.live().progress = Some(progress);
+        self.live().progress = Some(At { unit: unit.to_owned(), done, total });
     }
 
     pub(crate) fn note(&self, text: &str) {
@@ -168,9 +176,8 @@ impl Job {
 
     /// Returns the progress in words.
     pub(crate) fn progress(&self) -> Option<String> {
-        let progress = self.live().progress.clone()?;
-        let (unit, done) = (progress["unit"].as_str()?, progress["done"].as_u64()?);
-        Some(match progress["total"].as_u64() {
+        let At { unit, done, total } = self.live().progress.clone()?;
+        Some(match total {
             Some(total) => format!("{done} of {total} {unit}"),
             None => format!("{done} {unit}"),
         })

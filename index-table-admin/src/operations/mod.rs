@@ -355,8 +355,9 @@ impl Registry {
     }
 
     fn end(&self, job: &Arc<Job>, outcome: Result<(), Failure>) {
-        job.end(outcome);
+        // A client that sees the end can start the next job of the kind.
         let mut table = self.table();
+        job.end(outcome);
         table.running.retain(|own| !Arc::ptr_eq(own, job));
         if job.state() == State::Failed {
             *table.failed.entry(job.kind).or_default() += 1;

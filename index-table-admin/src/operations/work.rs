@@ -100,8 +100,8 @@ impl Work {
     pub(crate) fn arguments(&self) -> Result<(String, Value), Failure> {
         let failed = |error: String| Failure::arguments(format!("the arguments: {error}"));
         let value = serde_json::to_value(self).map_err(|error| failed(error.to_string()))?;
-        match (value["kind"].as_str(), &value["arguments"]) {
-            (Some(kind), arguments) => Ok((kind.to_owned(), arguments.clone())),
+        match (value.get("kind").and_then(Value::as_str), value.get("arguments")) {
+            (Some(kind), Some(arguments)) => Ok((kind.to_owned(), arguments.clone())),
             _ => Err(failed("they have no kind".to_owned())),
         }
     }

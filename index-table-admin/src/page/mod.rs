@@ -185,7 +185,7 @@ pub(crate) fn with_operations(
     has_all_rows: bool,
 ) -> Router {
     let operations = Some(Arc::clone(operations));
-    build(Page { operations, has_all_rows, ..Page::new(store.clone(), types) })
+    build(Page { has_all_rows, operations, ..Page::new(store.clone(), types) })
 }
 
 fn build(page: Page) -> Router {

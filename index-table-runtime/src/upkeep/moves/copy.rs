@@ -69,7 +69,7 @@ pub(super) struct Mover<'a> {
     pub(super) totals: Vec<Gathered>,
     pub(super) moved: Moved,
     pub(super) progress: &'a mut dyn FnMut(Progress),
-    pub(super) stop: Option<&'a dyn Fn() -> bool>,
+    pub(super) stop: super::Stop<'a>,
     pub(super) started: Instant,
 }
 

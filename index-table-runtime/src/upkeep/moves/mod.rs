@@ -60,8 +60,11 @@ pub struct Move<'a> {
     /// Whether only entries of a global index move, which can be built again.
     is_of_entries: bool,
     progress: Option<Box<dyn FnMut(Progress) + 'a>>,
-    stop: Option<&'a dyn Fn() -> bool>,
+    stop: Stop<'a>,
 }
+
+/// Whether a move has to end before its switch.
+type Stop<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// The keys of a move.
 enum What {
@@ -457,7 +460,7 @@ fn mover<'a>(
     store: &'a Store,
     engine: &'a Shards,
     (moving, tables): (Arc<Moving>, Vec<Arc<OpenTable>>),
-    (progress, stop): (&'a mut dyn FnMut(Progress), Option<&'a dyn Fn() -> bool>),
+    (progress, stop): (&'a mut dyn FnMut(Progress), Stop<'a>),
 ) -> Mover<'a> {
     let (totals, moved, started) = (Vec::new(), Moved::default(), Instant::now());
     Mover { store, engine, moving, tables: tables.into(), totals, moved, progress, stop, started }
