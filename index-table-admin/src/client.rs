@@ -44,7 +44,7 @@ impl<'p> Page<'p> {
                 "encrypted connections are not offered; connect on the machine of the service, or read the page with another \
                  program"
             } else {
-                "only the service that has the store open can do this: give the address of its page, such as \
+                "it is not the address of a page, which the service that has the store open mounts, such as \
                  `http://127.0.0.1:3000/admin/`"
             };
             return Err(Failure::arguments(format!("{what} `{place}`: {reason}")));
