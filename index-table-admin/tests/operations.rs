@@ -409,6 +409,27 @@ fn shutting_down_leaves_a_move_that_resume_ends() {
 }
 
 #[test]
+fn a_dropped_service_asks_its_jobs_to_end() {
+    let shop = Shop::new();
+    shop.while_locked(|| {
+        let service = shop.service();
+        service.start("move", &to_south());
+        drop(service);
+    });
+    // The thread of the job ends by itself.
+    wait(|| (shop.store.moves().expect("moves").len() == 1).then_some(()));
+    assert_eq!(shop.place(), "north");
+    let id = shop.store.moves().expect("moves")[0].id;
+    let service = shop.service();
+    let cancelled = wait(|| {
+        Some(service.run("cancel-move", &json!({ "id": id.to_string() })))
+            .filter(|job| job["state"] == "done")
+    });
+    assert_eq!(cancelled["outcome"]["result"]["cancelled"], id.to_string());
+    assert_eq!((shop.store.moves().expect("moves").len(), shop.place().as_str()), (0, "north"));
+}
+
+#[test]
 fn shards_are_added_filled_and_copied() {
     let shop = Shop::new();
     let service = shop.service();

@@ -84,6 +84,23 @@ const ENDED: usize = 100;
 /// | 500 | the audit log can't be written, or the system has no thread |
 /// | 503 | the operations were [shut down](Operations::shut_down) |
 ///
+/// The arguments of each kind, of which those in parentheses can be left out:
+///
+/// | kind | arguments |
+/// |---|---|
+/// | `move` | `map`, `keys`, `to` (`offline`) |
+/// | `split` | `map`, `at`, `to` (`offline`) |
+/// | `move-table` | `table`, `to` (`offline`) |
+/// | `add-shard` | `name`, `directory` |
+/// | `rebalance` | `map` (`by`: `rows` or `bytes`, `onto`: a list of shards, `tolerance` in percent) |
+/// | `resume-move`, `cancel-move` | `id`, a text |
+/// | `backup` | `to` (`compact`, `no_check`) |
+/// | `drop-retired` | none |
+/// | `verify`, `repair`, `upgrade` | (`table`) |
+/// | `build` | (`table`, `refuse_earlier_releases`) |
+/// | `expire` | (`table`, `limit`) |
+/// | `load` | `table`, `file` (`on_duplicate`: `fail`, `skip` or `replace`, `no_changes`) |
+///
 /// # Jobs
 ///
 /// A job is JSON: `id`, `kind`, `arguments`, `by` (the name of the token), `state` (`running`, `cancelling`, `done`, `failed` or
