@@ -11,9 +11,9 @@ use index_table::__private::admin::checked;
 
 use crate::{
     commands::{
-        analyze, archive, copies, diff, dump, keys, moving, overview, readers, recovery, replaced,
-        rows, salvage, schema, serve, shards, status, streams, table_rows, upkeep, usage, whatif,
-        writes,
+        analyze, archive, copies, diff, dump, keys, moving, overview, readers, recovery, remote,
+        replaced, rows, salvage, schema, serve, shards, status, streams, table_rows, upkeep, usage,
+        whatif, writes,
     },
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
@@ -27,7 +27,8 @@ use crate::{
 ///
 /// STORE is the directory of a plain or of a sharded store, or the URL of a database of PostgreSQL, such as
 /// postgresql://app@127.0.0.1/app?schema=shop, whose password can be in the variable PGPASSWORD. Commands open it read-only unless their description says
-/// that they write, and work while a service uses the store.
+/// that they write, and work while a service uses the store. With `--url URL`, a running service does the work of a command, without STORE:
+/// see `--url URL --help`.
 #[derive(Debug, Parser)]
 #[expect(clippy::doc_markdown, reason = "the help shows it as it is")]
 #[command(name = "index-table", version, after_help = EXIT_CODES)]
@@ -38,7 +39,7 @@ struct Cli {
     command: Command,
 }
 
-const EXIT_CODES: &str = "\
+pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  a check, a verification or another command has found damage, `diff` a difference, or `status` a reason for attention
@@ -309,7 +310,8 @@ impl Command {
 ///
 /// STORE is the directory of a plain or of a sharded store, or the URL of a database of PostgreSQL, such as
 /// postgresql://app@127.0.0.1/app?schema=shop, whose password can be in the variable PGPASSWORD. Commands open it read-only unless their description says
-/// that they write, and work while a service uses the store.
+/// that they write, and work while a service uses the store. With `--url URL`, a running service does the work of a command, without STORE:
+/// see `--url URL --help`.
 #[derive(Debug, Parser)]
 #[expect(clippy::doc_markdown, reason = "the help shows it as it is")]
 #[command(version, after_help = EXIT_CODES)]
@@ -399,8 +401,27 @@ fn parsed<C: Parser>() -> Result<C, ExitCode> {
     })
 }
 
+/// Runs a command of a running service, if the arguments have its address. The types of its rows are in the service.
+fn run_remote() -> Option<ExitCode> {
+    let is_url = |argument: &std::ffi::OsStr| {
+        argument == "--url" || argument.to_string_lossy().starts_with("--url=")
+    };
+    if !std::env::args_os().skip(1).take_while(|it| it != "--").any(|it| is_url(&it)) {
+        return None;
+    }
+    let cli: remote::RemoteCli = match parsed() {
+        Ok(cli) => cli,
+        Err(code) => return Some(code),
+    };
+    let out = Output::new(cli.form.json, cli.form.color);
+    Some(finish(&out, cli.run(&out)))
+}
+
 /// Runs a command of a process that has the types of the rows.
 pub(crate) fn run_typed(tables: &[Declared]) -> ExitCode {
+    if let Some(code) = run_remote() {
+        return code;
+    }
     let TypedCli { form, command } = match parsed() {
         Ok(cli) => cli,
         Err(code) => return code,
@@ -411,6 +432,9 @@ pub(crate) fn run_typed(tables: &[Declared]) -> ExitCode {
 
 /// Runs a command of a process.
 pub(crate) fn run() -> ExitCode {
+    if let Some(code) = run_remote() {
+        return code;
+    }
     let Cli { form, command } = match parsed() {
         Ok(cli) => cli,
         Err(code) => return code,

@@ -29,6 +29,15 @@ pub(crate) enum Code {
     Interrupted = 130,
 }
 
+impl Code {
+    /// Returns the code with this number; of any other number, `Other`.
+    pub(crate) fn of(number: u64) -> Self {
+        let all = [Self::Damage, Self::Arguments, Self::NotFound, Self::Unavailable];
+        let all = all.into_iter().chain([Self::Other, Self::TimeLimit, Self::Interrupted]);
+        all.into_iter().find(|code| *code as u64 == number).unwrap_or(Self::Other)
+    }
+}
+
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), next: None }
@@ -120,7 +129,7 @@ impl From<Error> for Failure {
             // A command opens a store once, so another process has it open.
             Error::AlreadyOpen { path, .. } => {
                 format!(
-                    "another process writes `{}`, and this command would write too; stop that process first",
+                    "another process writes `{}`, and this command would write too; stop that process first, or let it do the work with `--url`",
                     path.display()
                 )
             }
@@ -128,7 +137,7 @@ impl From<Error> for Failure {
             Error::WriterElsewhere { path, process, .. } => {
                 let id = process.map_or_else(String::new, |id| format!(" (process {id})"));
                 format!(
-                    "another process writes `{}`{id}, and this command would write too; stop that process first",
+                    "another process writes `{}`{id}, and this command would write too; stop that process first, or let it do the work with `--url`",
                     path.display()
                 )
             }

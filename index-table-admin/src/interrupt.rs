@@ -44,13 +44,16 @@ pub(crate) fn wait_if_interrupted() {
 /// From now on, Ctrl-C runs `clean`, writes `message` as an error, and ends the process.
 ///
 /// Without this function, Ctrl-C ends the process as well. No state depends on `clean`: a store recovers from the end
-/// of a process at any moment.
+/// of a process at any moment. A job of a service ends with the service, which has its own signals.
 pub(crate) fn on_ctrl_c(
     out: &Output,
-    message: &'static str,
+    message: impl Into<String>,
     clean: impl FnOnce() + Send + 'static,
 ) {
-    let out = out.clone();
+    if out.job.is_some() {
+        return;
+    }
+    let (out, message) = (out.clone(), message.into());
     at_ctrl_c(move || {
         IS_INTERRUPTED.store(true, Release);
         clean();
@@ -61,6 +64,9 @@ pub(crate) fn on_ctrl_c(
 
 /// From now on, Ctrl-C makes [`is_stopping`] true, so that the command can end at a row.
 pub(crate) fn stop_on_ctrl_c(out: &Output) {
+    if out.job.is_some() {
+        return;
+    }
     let out = out.clone();
     at_ctrl_c(move || {
         IS_STOPPING.store(true, Release);

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A service mounts the page of its own store, with [`router`], [`router_with_rows`] or
-//! [`router_with_all_rows`]. A program with its own types uses [`main`].
+//! [`router_with_all_rows`]; with [`Operations`], the command can operate the running service. A program with its own types uses [`main`].
 //!
 //! # Exit codes
 //!
@@ -37,6 +37,7 @@
 )]
 
 mod cli;
+mod client;
 mod commands;
 mod crash;
 mod diagram;
@@ -47,6 +48,7 @@ mod interrupt;
 mod lines;
 mod names;
 mod open;
+mod operations;
 mod output;
 mod page;
 mod part;
@@ -58,6 +60,7 @@ mod value;
 use std::process::ExitCode;
 
 pub use health::{Health, Reason, health};
+pub use operations::Operations;
 pub use page::metrics;
 pub use page::{router, router_with_all_rows, router_with_rows};
 pub use typed::{Row, Tables};

@@ -33,6 +33,11 @@ pub(crate) fn unknown<'n>(what: &str, name: &str, names: impl Iterator<Item = &'
 /// Returns the error for a directory without a store. The error names stores nearby.
 pub(crate) fn no_store(path: &Path) -> Failure {
     let shown = server::shown(path);
+    if shown.starts_with("http://") {
+        return Failure::arguments(format!(
+            "`{shown}` is the address of a service, and not a store; `--url {shown} COMMAND` lets the service do the work of a command"
+        ));
+    }
     if let Err(error) = fs::metadata(path.join(DATA))
         && error.kind() == io::ErrorKind::PermissionDenied
     {

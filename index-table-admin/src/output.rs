@@ -1,11 +1,15 @@
 //! Output: tables that fit the terminal, or JSON.
 
-use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::{
+    io::{self, BufWriter, IsTerminal as _, Write},
+    sync::Arc,
+};
 
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::{
+    operations::Job,
     server::without_passwords,
     value::{escaped_json, printable},
 };
@@ -47,6 +51,8 @@ pub(crate) struct Output {
     pub(crate) is_terminal: bool,
     /// Whether a bar is shown beside lines of the output: the error stream is a terminal, and the output is not.
     pub(crate) progress_beside: bool,
+    /// The job of a service that gets the results instead of the streams of this process.
+    pub(crate) job: Option<Arc<Job>>,
 }
 
 impl Output {
@@ -58,8 +64,26 @@ impl Output {
         let (color, error_color) =
             (color.is_on(is_terminal), color.is_on(io::stderr().is_terminal()));
         let progress_beside = io::stderr().is_terminal() && !is_terminal;
-        let error_width = error_width();
-        Self { json, color, error_color, width, error_width, is_terminal, progress_beside }
+        let (error_width, job) = (error_width(), None);
+        Self { json, color, error_color, width, error_width, is_terminal, progress_beside, job }
+    }
+
+    /// Returns the destination of the results of a job.
+    pub(crate) fn of_job(job: Arc<Job>) -> Self {
+        let (json, color, error_color, is_terminal, progress_beside) =
+            (true, false, false, false, false);
+        let (width, error_width, job) = (None, None, Some(job));
+        Self { json, color, error_color, width, error_width, is_terminal, progress_beside, job }
+    }
+
+    /// Whether this is work of a job that was asked to end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.is_stopping())
+    }
+
+    /// Whether this is work of a job that an operator has cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.is_cancelled())
     }
 
     /// Writes a value as JSON, or else the text that `text` writes.
@@ -68,6 +92,12 @@ impl Output {
         value: &impl Serialize,
         text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
+        if let Some(job) = &self.job {
+            let mut lines = Vec::new();
+            text(&mut lines)?;
+            job.put(serde_json::to_value(value)?, &String::from_utf8_lossy(&lines));
+            return Ok(());
+        }
         let mut out = BufWriter::new(io::stdout().lock());
         let written = if self.json {
             // The order of fields does not depend on the features of the program.
@@ -137,6 +167,10 @@ impl Output {
 
     /// Writes a note for people, to the standard error stream.
     pub(crate) fn note(&self, text: &str) {
+        if let Some(job) = &self.job {
+            job.note(text);
+            return;
+        }
         // A closed stream is no reason to fail.
         let text = without_passwords(text);
         let _ = io::stderr().write_all(self.marked("note:", "\x1b[33m", &text).as_bytes());

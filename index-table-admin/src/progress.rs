@@ -1,26 +1,37 @@
 //! Progress bars on the standard error stream, if it is a terminal.
 
-use std::{fmt::Write, time::Duration};
+use std::{fmt::Write, sync::Arc, time::Duration};
 
 use index_table::Progress;
 use indicatif::{
     BinaryBytes, HumanBytes, HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle,
 };
 
-use crate::output::{Output, error_width};
+use crate::{
+    operations::Job,
+    output::{Output, error_width},
+};
 
 /// The progress of long work.
-pub(crate) struct Bar(ProgressBar);
+pub(crate) struct Bar(ProgressBar, Option<Arc<Job>>);
 
 impl Bar {
     /// Creates a bar. It is hidden if the standard error stream is no terminal.
     pub(crate) fn new() -> Self {
-        Self(ProgressBar::no_length())
+        Self(ProgressBar::no_length(), None)
+    }
+
+    /// Creates a bar of work that is a job of a service, or a command.
+    pub(crate) fn of(out: &Output) -> Self {
+        match &out.job {
+            Some(job) => Self(ProgressBar::hidden(), Some(Arc::clone(job))),
+            None => Self::new(),
+        }
     }
 
     /// Creates a bar that is hidden if the output is a terminal too, where it would be between the lines of the output.
     pub(crate) fn beside_output(out: &Output) -> Self {
-        if out.progress_beside { Self::new() } else { Self(ProgressBar::hidden()) }
+        if out.progress_beside { Self::new() } else { Self(ProgressBar::hidden(), None) }
     }
 
     pub(crate) fn show(&self, at: Progress) {
@@ -28,14 +39,19 @@ impl Bar {
     }
 
     /// Shows the number of finished units, and of all units if it is known.
-    pub(crate) fn count(&self, unit: &'static str, done: u64, total: Option<u64>) {
+    pub(crate) fn count(&self, unit: &str, done: u64, total: Option<u64>) {
+        if let Some(job) = &self.1 {
+            job.count(unit, done, total);
+            return;
+        }
         if self.0.prefix() != unit {
-            self.0.set_prefix(unit);
+            self.0.set_prefix(unit.to_owned());
+            let unit = unit.to_owned();
             let template = if total.is_some() { "{line}" } else { "{spinner} {line}" };
             if let Ok(style) = ProgressStyle::with_template(template) {
                 let line = move |state: &ProgressState, out: &mut dyn Write| {
                     // The output is a text in memory.
-                    let _ = out.write_str(&line(unit, &At::of(state), room()));
+                    let _ = out.write_str(&line(&unit, &At::of(state), room()));
                 };
                 self.0.set_style(style.with_key("line", line));
             }

@@ -140,3 +140,25 @@ fn commands_show_each_row_once_and_the_move_can_be_ended() {
     }
     assert!(copying > 0 && cleaning > 0, "{copying} copies before the switch, {cleaning} after it");
 }
+
+#[test]
+fn a_move_stops_before_the_switch_and_not_after_it() {
+    let dir = sharded();
+    let store = Store::open(dir.path()).expect("a store");
+    let orders = support::OrderRepository::open(&store).expect("a table");
+    let place = || orders.shard_of(&store, 7).expect("a shard").name().to_owned();
+    let stopped = store.move_range("orders", ..50u32, "south").stop_when(&|| true).run();
+    let error = stopped.expect_err("stopped").to_string();
+    assert!(error.contains("it was asked to stop; resume or cancel it"), "{error}");
+    let left = store.moves().expect("moves");
+    assert_eq!((left.len(), place().as_str()), (1, "north"));
+    let is_switched = std::cell::Cell::new(false);
+    let resumed = store
+        .resume_move(left[0].id)
+        .progress(|at| is_switched.set(at.unit == "copies removed"))
+        .stop_when(&|| is_switched.get())
+        .run();
+    resumed.expect("a move that is switched ends");
+    assert!(is_switched.get());
+    assert_eq!((store.moves().expect("moves").len(), place().as_str()), (0, "south"));
+}

@@ -10,6 +10,7 @@ use std::{
 
 use clap::Args;
 use index_table::{__private::admin::instant, CommitNumber, Error, IndexState, Progress, Store};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
@@ -44,11 +45,19 @@ pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
 }
 
 pub(crate) fn copy(out: &Output, dir: &Path, to: &Path, compact: bool) -> Result<(), Failure> {
-    let opened = Opened::to_read(out, dir)?;
+    copy_of(out, &Opened::to_read(out, dir)?.store, (dir, to), compact)
+}
+
+fn copy_of(
+    out: &Output,
+    store: &Store,
+    (dir, to): (&Path, &Path),
+    compact: bool,
+) -> Result<(), Failure> {
     check_place(to, dir)?;
     clean_on_ctrl_c(out, to);
-    let bar = Bar::new();
-    let backup = opened.store.backup(to).progress(|at| bar.show(at));
+    let bar = Bar::of(out);
+    let backup = store.backup(to).progress(|at| bar.show(at));
     let done = if compact { backup.compact().run().map(drop) } else { backup.run().map(drop) };
     done.map_err(|error| of_copy(error, to))?;
     drop(bar);
@@ -62,19 +71,54 @@ pub(crate) fn backup(
     to: &Path,
     (compact, checks): (bool, bool),
 ) -> Result<(), Failure> {
+    backup_of(out, &Opened::to_read(out, dir)?.store, (dir, to), (compact, checks))
+}
+
+/// The copy of a store that a service has open.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Copied {
+    /// The directory of the copy, in the directory of files of the service.
+    pub(crate) to: PathBuf,
+    /// Leave out free pages.
+    #[arg(long)]
+    #[serde(default)]
+    compact: bool,
+    /// Don't check the pages of the copy.
+    #[arg(long)]
+    #[serde(default)]
+    no_check: bool,
+}
+
+impl Copied {
+    pub(crate) fn run(&self, out: &Output, store: &Store, to: &Path) -> Result<(), Failure> {
+        let Some(dir) = store.directory() else {
+            return Err(Failure::other(
+                "a store on a server has no files to copy; use the backup of the server",
+            ));
+        };
+        backup_of(out, store, (&dir, to), (self.compact, !self.no_check))
+    }
+}
+
+fn backup_of(
+    out: &Output,
+    store: &Store,
+    (dir, to): (&Path, &Path),
+    (compact, checks): (bool, bool),
+) -> Result<(), Failure> {
     // A compact copy is made from pages that are checked.
     if compact || !checks || Server::of(dir)?.is_some() {
-        return copy(out, dir, to, compact);
+        return copy_of(out, store, (dir, to), compact);
     }
-    let opened = Opened::to_read(out, dir)?;
     check_place(to, dir)?;
     clean_on_ctrl_c(out, to);
     let unchecked = unchecked(to);
-    let bar = Bar::new();
-    let copied_to = opened.store.backup(&unchecked).progress(|at| bar.show(at)).run();
+    let bar = Bar::of(out);
+    let copied_to = store.backup(&unchecked).progress(|at| bar.show(at)).run();
     copied_to.map_err(|error| of_copy(error, to))?;
     drop(bar);
-    let checked = check_copy(&unchecked, dir);
+    let checked = check_copy(out, &unchecked, dir);
     if let Err(failure) = &checked
         && failure.code == Code::Damage
     {
@@ -104,11 +148,11 @@ pub(crate) fn backup(
 }
 
 /// Checks a copy, and removes the files that opening it has created.
-fn check_copy(copy: &Path, dir: &Path) -> Result<(), Failure> {
+fn check_copy(out: &Output, copy: &Path, dir: &Path) -> Result<(), Failure> {
     let before = files_in(copy);
     let checked = (|| {
         let store = Store::options().create(false).read_only(true).open(copy)?;
-        let bar = Bar::new();
+        let bar = Bar::of(out);
         store.check_with(&mut |at| bar.show(at))
     })();
     for file in files_in(copy).difference(&before) {
@@ -383,8 +427,11 @@ pub(crate) fn drop_retired(out: &Output, store: &Written) -> Result<(), Failure>
         let names = if retired.is_empty() { "nothing".to_owned() } else { retired.join(", ") };
         return Ok(out.would(&format!("drop {names}"))?);
     }
-    let opened = Opened::to_write(out, store)?;
-    let dropped = opened.store.drop_retired()?;
+    drop_retired_of(out, &Opened::to_write(out, store)?.store)
+}
+
+pub(crate) fn drop_retired_of(out: &Output, store: &Store) -> Result<(), Failure> {
+    let dropped = store.drop_retired()?;
     Ok(out.put(&json!({ "dropped": dropped }), |text| match dropped.as_slice() {
         [] => writeln!(text, "no index is retired"),
         names => names.iter().try_for_each(|name| writeln!(text, "dropped `{name}`")),

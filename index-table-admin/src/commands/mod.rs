@@ -10,6 +10,7 @@ pub(crate) mod moving;
 pub(crate) mod overview;
 pub(crate) mod readers;
 pub(crate) mod recovery;
+pub(crate) mod remote;
 pub(crate) mod replaced;
 mod restored;
 pub(crate) mod rows;

@@ -8,6 +8,7 @@ use index_table::{
     Progress, Store,
     report::{MoveInfo, MoveState, Moved, RebalancePlan},
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::shards::boundary_of;
@@ -27,7 +28,7 @@ use crate::{
 const CONTINUES: &str = "no row is lost, and the same command continues the move";
 
 /// A shard map with all tables of the program open, so that their rows can move.
-struct Open {
+pub(crate) struct Open {
     opened: Opened,
     /// The tables are in use until this value is dropped.
     _tables: Vec<Box<dyn Typed>>,
@@ -50,6 +51,15 @@ impl Open {
                 table.open(&opened.store)
             }
         });
+        Ok(Self { _tables: tables.collect::<Result<_, _>>()?, opened })
+    }
+
+    /// Opens the tables in a store that a service has open. Its other repositories are in use already.
+    pub(crate) fn in_service(store: &Store, declared: &[Declared]) -> Result<Self, Failure> {
+        let opened = Opened { store: store.clone() };
+        let catalog = opened.catalog()?;
+        let exists = |table: &&Declared| catalog.tables.iter().any(|own| own.name == table.name);
+        let tables = declared.iter().filter(exists).map(|table| table.open_online(store));
         Ok(Self { _tables: tables.collect::<Result<_, _>>()?, opened })
     }
 
@@ -113,6 +123,14 @@ impl Open {
 pub(crate) struct Move {
     #[command(flatten)]
     dir: Written,
+    #[command(flatten)]
+    keys: MoveKeys,
+}
+
+/// The keys of a move, and their new shard.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MoveKeys {
     /// The shard map.
     map: String,
     /// The keys: `A..B` without B, `A..`, `..B` or one key. A shard key of several fields is written as `(A, B)`; the keys
@@ -123,12 +141,19 @@ pub(crate) struct Move {
     to: String,
     /// Refuse writes of the keys until the shard has them.
     #[arg(long)]
+    #[serde(default)]
     offline: bool,
 }
 
 impl Move {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let open = Open::any_to_write(out, &self.dir, declared)?;
+        self.keys.run(out, &open, self.dir.dry_run)
+    }
+}
+
+impl MoveKeys {
+    pub(crate) fn run(&self, out: &Output, open: &Open, is_dry: bool) -> Result<(), Failure> {
         let is_done = open.is_done(&self.to)?;
         let keys = open.keys(&self.map)?;
         let span = span(&keys, &self.keys)?;
@@ -136,11 +161,11 @@ impl Move {
             return show(out, &Moved::default());
         }
         open.check_shard(&self.to)?;
-        if self.dir.dry_run {
+        if is_dry {
             let Self { map, keys, to, .. } = self;
             return Ok(out.would(&format!("move the keys {keys} of shard map `{map}` to `{to}`"))?);
         }
-        run(out, &open, (&self.map, span, &self.to), self.offline)
+        run(out, open, (&self.map, span, &self.to), self.offline)
     }
 }
 
@@ -149,19 +174,34 @@ impl Move {
 pub(crate) struct MoveTable {
     #[command(flatten)]
     dir: Written,
+    #[command(flatten)]
+    table: MovedTable,
+}
+
+/// A table that moves, and its new shard.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MovedTable {
     /// The table.
     table: String,
     /// The shard that gets its rows.
     to: String,
     /// Refuse writes of the rows until the shard has them.
     #[arg(long)]
+    #[serde(default)]
     offline: bool,
 }
 
 impl MoveTable {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let (table, to) = (self.table.as_str(), self.to.as_str());
         let open = Open::any_to_write(out, &self.dir, declared)?;
+        self.table.run(out, &open, self.dir.dry_run)
+    }
+}
+
+impl MovedTable {
+    pub(crate) fn run(&self, out: &Output, open: &Open, is_dry: bool) -> Result<(), Failure> {
+        let (table, to) = (self.table.as_str(), self.to.as_str());
         let catalog = open.opened.catalog()?;
         if catalog.tables.iter().all(|own| own.name != table) {
             return Err(unknown(
@@ -174,14 +214,15 @@ impl MoveTable {
             return show(out, &Moved::default());
         }
         open.check_shard(to)?;
-        if self.dir.dry_run {
+        if is_dry {
             return Ok(out.would(&format!("move table `{table}` to `{to}`"))?);
         }
         let store = open.store()?;
         on_ctrl_c(out, CONTINUES, || ());
         let is_own = |own: &MoveInfo| own.is_table && own.map == table && own.to == to;
+        let undo = Undo::new(store, &is_own)?;
         let all = continued(out, store, &is_own)?;
-        finish(out, all, store.move_table(table, to), self.offline)
+        finish(out, (all, undo), store.move_table(table, to), self.offline)
     }
 }
 
@@ -190,17 +231,31 @@ impl MoveTable {
 pub(crate) struct AddShard {
     #[command(flatten)]
     dir: Written,
+    #[command(flatten)]
+    shard: AddedShard,
+}
+
+/// A further shard.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AddedShard {
     /// The name of the shard.
     name: String,
     /// Its directory, relative to that of the store, or absolute.
-    directory: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 impl AddShard {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let open = Open::any_to_write(out, &self.dir, declared)?;
+        self.shard.run(out, &open, self.dir.dry_run)
+    }
+}
+
+impl AddedShard {
+    pub(crate) fn run(&self, out: &Output, open: &Open, is_dry: bool) -> Result<(), Failure> {
         let name = self.name.as_str();
-        if self.dir.dry_run {
+        if is_dry {
             let place = shown(&self.directory);
             return Ok(out.would(&format!("add shard `{name}` in `{place}`"))?);
         }
@@ -218,6 +273,14 @@ impl AddShard {
 pub(crate) struct Split {
     #[command(flatten)]
     dir: Written,
+    #[command(flatten)]
+    range: SplitRange,
+}
+
+/// A range that is split, and the shard of its upper part.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SplitRange {
     /// The shard map.
     map: String,
     /// The first key that moves. The range that has this key is split before it.
@@ -227,12 +290,19 @@ pub(crate) struct Split {
     to: String,
     /// Refuse writes of the keys until the shard has them.
     #[arg(long)]
+    #[serde(default)]
     offline: bool,
 }
 
 impl Split {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let open = Open::to_write(out, &self.dir, declared)?;
+        self.range.run(out, &open, self.dir.dry_run)
+    }
+}
+
+impl SplitRange {
+    pub(crate) fn run(&self, out: &Output, open: &Open, is_dry: bool) -> Result<(), Failure> {
         let keys = open.keys(&self.map)?;
         open.check_shard(&self.to)?;
         let start = key(&keys, &self.at)?;
@@ -242,13 +312,13 @@ impl Split {
                 self.map, self.at
             ))
         })?;
-        if self.dir.dry_run {
+        if is_dry {
             let Self { map, at, to, .. } = self;
             let what =
                 format!("split shard map `{map}` at {at}, and move the upper part to `{to}`");
             return Ok(out.would(&what)?);
         }
-        run(out, &open, (&self.map, (start, end), &self.to), self.offline)
+        run(out, open, (&self.map, (start, end), &self.to), self.offline)
     }
 }
 
@@ -265,8 +335,49 @@ fn run(
     let store = open.store()?;
     on_ctrl_c(out, CONTINUES, || ());
     let is_own = |own: &MoveInfo| !own.is_table && own.map == map && own.to == to;
+    let undo = Undo::new(store, &is_own)?;
     let all = continued(out, store, &is_own)?;
-    finish(out, all, store.move_encoded(map, span, to), offline)
+    finish(out, (all, undo), store.move_encoded(map, span, to), offline)
+}
+
+/// Removes the copies of the move of a cancelled job. The unfinished moves from before the job stay unfinished.
+struct Undo<'s> {
+    store: &'s Store,
+    is_own: &'s dyn Fn(&MoveInfo) -> bool,
+    earlier: BTreeSet<u64>,
+}
+
+impl<'s> Undo<'s> {
+    fn new(store: &'s Store, is_own: &'s dyn Fn(&MoveInfo) -> bool) -> Result<Self, Failure> {
+        let earlier = store.moves()?.iter().map(|own| own.id).collect();
+        Ok(Self { store, is_own, earlier })
+    }
+
+    /// Returns the result of a move, after which an operator may have cancelled the job.
+    fn after(&self, out: &Output, moved: index_table::Result<Moved>) -> Result<Moved, Failure> {
+        let Err(error) = &moved else { return Ok(moved?) };
+        if !out.is_stopping() {
+            return Ok(moved?);
+        }
+        let mut left = Vec::new();
+        for own in self.store.moves()?.iter().filter(|own| (self.is_own)(own)) {
+            let is_undone = out.is_cancelled()
+                && own.state != MoveState::CleaningUp
+                && !self.earlier.contains(&own.id);
+            if is_undone {
+                self.store.cancel_move(own.id)?;
+                continue;
+            }
+            left.push(own.id.to_string());
+        }
+        if left.is_empty() && out.is_cancelled() {
+            return Err(Failure::other("the move was cancelled, and its copies were removed"));
+        }
+        let left = left.join(", ");
+        Err(Failure::other(format!(
+            "{error}; unfinished moves: {left}; `resume-move` continues each, and `cancel-move` ends it"
+        )))
+    }
 }
 
 /// Continues unfinished moves.
@@ -278,23 +389,28 @@ fn continued(
     let mut all = Moved::default();
     for own in store.moves()?.iter().filter(|own| is_own(own)) {
         out.note(&format!("move {} is continued first", own.id));
-        let bar = Bar::new();
-        add(&mut all, store.resume_move(own.id).progress(|at: Progress| bar.show(at)).run()?);
+        add(&mut all, resumed(out, store, own.id)?);
     }
     Ok(all)
+}
+
+fn resumed(out: &Output, store: &Store, id: u64) -> Result<Moved, Failure> {
+    let (bar, stop) = (Bar::of(out), || out.is_stopping());
+    let moving = store.resume_move(id).progress(|at: Progress| bar.show(at));
+    Ok(moving.stop_when(&stop).run()?)
 }
 
 /// Runs a move, and shows it with those that were continued.
 fn finish(
     out: &Output,
-    mut all: Moved,
+    (mut all, undo): (Moved, Undo<'_>),
     moving: index_table::Move<'_>,
     offline: bool,
 ) -> Result<(), Failure> {
-    let bar = Bar::new();
-    let moving = moving.progress(|at: Progress| bar.show(at));
+    let (bar, stop) = (Bar::of(out), || out.is_stopping());
+    let moving = moving.progress(|at: Progress| bar.show(at)).stop_when(&stop);
     let moved = if offline { moving.offline().run() } else { moving.run() };
-    add(&mut all, moved?);
+    add(&mut all, undo.after(out, moved)?);
     drop(bar);
     show(out, &all)
 }
@@ -370,11 +486,47 @@ fn key(keys: &MapKeys, text: &str) -> Result<Vec<u8>, Failure> {
 pub(crate) struct Unfinished {
     #[command(flatten)]
     dir: Written,
+    #[command(flatten)]
+    own: UnfinishedId,
+}
+
+/// The number of an unfinished move.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UnfinishedId {
     /// The number of the move, from `moves`.
+    #[serde(with = "exact")]
     id: u64,
 }
 
+/// The number of a move as a text, which is exact in all programs.
+mod exact {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+    pub(super) fn serialize<S: Serializer>(id: &u64, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(id)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<u64, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(|_| D::Error::custom(format!("`{text}` is not the number of a move")))
+    }
+}
+
 impl Unfinished {
+    pub(crate) fn resume(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let open = Open::to_write(out, &self.dir, declared)?;
+        self.own.resume(out, &open, self.dir.dry_run)
+    }
+
+    pub(crate) fn cancel(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let open = Open::to_write(out, &self.dir, declared)?;
+        self.own.cancel(out, &open, self.dir.dry_run)
+    }
+}
+
+impl UnfinishedId {
     fn find(&self, store: &Store) -> Result<MoveInfo, Failure> {
         let moves = store.moves()?;
         let ids: BTreeSet<_> = moves.iter().map(|own| own.id.to_string()).collect();
@@ -384,22 +536,17 @@ impl Unfinished {
         })
     }
 
-    pub(crate) fn resume(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let open = Open::to_write(out, &self.dir, declared)?;
+    pub(crate) fn resume(&self, out: &Output, open: &Open, is_dry: bool) -> Result<(), Failure> {
         let store = open.store()?;
         let own = self.find(store)?;
-        if self.dir.dry_run {
+        if is_dry {
             return Ok(out.would(&format!("continue move {} to `{}`", own.id, own.to))?);
         }
         on_ctrl_c(out, CONTINUES, || ());
-        let bar = Bar::new();
-        let moved = store.resume_move(self.id).progress(|at: Progress| bar.show(at)).run()?;
-        drop(bar);
-        show(out, &moved)
+        show(out, &resumed(out, store, self.id)?)
     }
 
-    pub(crate) fn cancel(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let open = Open::to_write(out, &self.dir, declared)?;
+    pub(crate) fn cancel(&self, out: &Output, open: &Open, is_dry: bool) -> Result<(), Failure> {
         let (store, id) = (open.store()?, self.id);
         if self.find(store)?.state == MoveState::CleaningUp {
             return Err(Failure::other(format!(
@@ -407,7 +554,7 @@ impl Unfinished {
                 self.find(store)?.to
             )));
         }
-        if self.dir.dry_run {
+        if is_dry {
             return Ok(out.would(&format!("cancel move {id}"))?);
         }
         store.cancel_move(id)?;
@@ -418,9 +565,11 @@ impl Unfinished {
 }
 
 /// The load of a shard.
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Load {
     /// The number of rows.
+    #[default]
     Rows,
     /// The bytes of the rows.
     Bytes,
@@ -431,34 +580,54 @@ enum Load {
 pub(crate) struct Rebalance {
     #[command(flatten)]
     dir: Written,
+    #[command(flatten)]
+    map: RebalancedMap,
+}
+
+/// A shard map whose load is distributed.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RebalancedMap {
     /// The shard map.
     map: String,
     /// The load to distribute.
     #[arg(long, value_enum, default_value_t = Load::Rows)]
+    #[serde(default)]
     by: Load,
     /// A shard that gets keys; may be repeated. All keys of other shards move to these. Default: all shards, except those
     /// with placed tables only.
     #[arg(long, value_name = "SHARD")]
+    #[serde(default)]
     onto: Vec<String>,
     /// The percentage by which a shard may exceed the average.
-    #[arg(long, value_name = "PERCENT", default_value_t = 10)]
+    #[arg(long, value_name = "PERCENT", default_value_t = TOLERANCE)]
+    #[serde(default = "tolerance")]
     tolerance: u32,
+}
+
+const TOLERANCE: u32 = 10;
+
+const fn tolerance() -> u32 {
+    TOLERANCE
 }
 
 impl Rebalance {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let open = Open::to_write(out, &self.dir, declared)?;
+        self.map.run(out, &open, self.dir.dry_run)
+    }
+}
+
+impl RebalancedMap {
+    pub(crate) fn run(&self, out: &Output, open: &Open, is_dry: bool) -> Result<(), Failure> {
         open.keys(&self.map)?;
         self.onto.iter().try_for_each(|shard| open.check_shard(shard))?;
         let store = open.store()?;
-        if !self.dir.dry_run {
+        let is_own = |own: &MoveInfo| own.map == self.map;
+        let undo = Undo::new(store, &is_own)?;
+        if !is_dry {
             on_ctrl_c(out, CONTINUES, || ());
-            let unfinished = store.moves()?;
-            for own in unfinished.iter().filter(|own| own.map == self.map) {
-                out.note(&format!("move {} is continued first", own.id));
-                let bar = Bar::new();
-                store.resume_move(own.id).progress(|at: Progress| bar.show(at)).run()?;
-            }
+            continued(out, store, &is_own)?;
         }
         let mut rebalance = store.rebalance(&self.map).tolerance(self.tolerance);
         rebalance = match self.by {
@@ -469,7 +638,7 @@ impl Rebalance {
             rebalance = rebalance.onto(self.onto.iter().map(String::as_str));
         }
         let plan = rebalance.plan()?;
-        let moved = if self.dir.dry_run { None } else { Some(moved(&plan)?) };
+        let moved = if is_dry { None } else { Some(moved(out, &undo, &plan)?) };
         let mut value = plan_json(store, &self.map, &plan);
         if let (Some(moved), Value::Object(fields)) = (&moved, &mut value) {
             fields.insert("moved_rows".to_owned(), moved.rows.into());
@@ -482,10 +651,10 @@ impl Rebalance {
     }
 }
 
-/// Runs the moves of a plan.
-fn moved(plan: &RebalancePlan<'_>) -> Result<Moved, Failure> {
-    let bar = Bar::new();
-    Ok(plan.run_with(|_| true, &mut |at| bar.show(at))?)
+/// Runs the moves of a plan. The complete moves of a cancelled job stay.
+fn moved(out: &Output, undo: &Undo<'_>, plan: &RebalancePlan<'_>) -> Result<Moved, Failure> {
+    let (bar, stop) = (Bar::of(out), || out.is_stopping());
+    undo.after(out, plan.run_with(|_| true, &mut |at| bar.show(at), &stop))
 }
 
 fn plan_json(store: &Store, map: &str, plan: &RebalancePlan<'_>) -> Value {

@@ -186,7 +186,7 @@ pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
 }
 
 /// Shows a time with whole seconds.
-pub(super) fn shown(time: SystemTime) -> String {
+pub(crate) fn shown(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let parts = vec![PlainKey::Signed(seconds.into()), PlainKey::Unsigned(0)];
     PlainKey::Tuple(parts).show_as("instant").unwrap_or_default()

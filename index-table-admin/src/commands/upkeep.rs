@@ -14,6 +14,7 @@ use index_table::{
     __private::admin::{UntypedRange, repairing},
     FindingKind, IndexState, OnDuplicate, Progress, VerifyReport,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{rows::find, writes::PlainLoad};
@@ -35,8 +36,30 @@ const CONTINUES: &str = "the same command continues";
 pub(crate) struct Chosen<D: Args> {
     #[command(flatten)]
     dir: D,
+    #[command(flatten)]
+    only: ChosenTables,
+}
+
+/// All tables, or one, of an open store.
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChosenTables {
     /// Only this table.
+    #[serde(default)]
     table: Option<String>,
+}
+
+/// The tables of an open store whose indexes are built.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BuiltTables {
+    /// Only this table.
+    #[serde(default)]
+    table: Option<String>,
+    /// Also build indexes that running clients of an earlier release don't declare. They can't write the table from then on.
+    #[arg(long)]
+    #[serde(default)]
+    refuse_earlier_releases: bool,
 }
 
 /// The tables whose indexes are built.
@@ -75,7 +98,7 @@ impl Build {
         };
         let tables = match given_up {
             Some(name) => declared.iter().filter(|table| table.is_named(name)).collect(),
-            None => self.chosen.tables(&opened, declared)?,
+            None => self.chosen.only.tables(&opened, declared)?,
         };
         if let Some([table, index]) = self.rebuild.as_deref()
             && tables.is_empty()
@@ -88,47 +111,60 @@ impl Build {
                 )
             })?);
         }
-        let mut reports = Vec::new();
-        for table in tables {
-            let bar = Bar::new();
-            let mut progress = |at: Progress| bar.show(at);
-            let table = table.open_online(&opened.store)?;
-            let refuse = self.refuse_earlier_releases;
-            reports.push(table.build(&opened.store, refuse, &mut progress)?);
-        }
-        out.put(&json!({ "tables": reports }), |text| {
-            for report in &reports {
-                let (table, rows) = (report.table, report.rows);
-                if report.indexes.is_empty() {
-                    writeln!(text, "table `{table}`: all indexes are readable")?;
-                    continue;
-                }
-                writeln!(
-                    text,
-                    "table `{table}`: {} indexes, {rows} rows read",
-                    report.indexes.len()
-                )?;
-                for index in &report.indexes {
-                    writeln!(text, "  index `{}`: {}", index.name, index.state)?;
-                }
+        build(out, &opened, &tables, self.refuse_earlier_releases)
+    }
+}
+
+impl BuiltTables {
+    pub(crate) fn run(
+        &self,
+        out: &Output,
+        opened: &Opened,
+        declared: &[Declared],
+    ) -> Result<(), Failure> {
+        let only = ChosenTables { table: self.table.clone() };
+        build(out, opened, &only.tables(opened, declared)?, self.refuse_earlier_releases)
+    }
+}
+
+/// Builds the indexes of tables, and shows their states.
+fn build(out: &Output, opened: &Opened, tables: &[&Declared], refuse: bool) -> Result<(), Failure> {
+    let mut reports = Vec::new();
+    for table in tables {
+        check_stop(out, reports.len())?;
+        let bar = Bar::of(out);
+        let mut progress = |at: Progress| bar.show(at);
+        let table = table.open_online(&opened.store)?;
+        reports.push(table.build(&opened.store, refuse, &mut progress)?);
+    }
+    out.put(&json!({ "tables": reports }), |text| {
+        for report in &reports {
+            let (table, rows) = (report.table, report.rows);
+            if report.indexes.is_empty() {
+                writeln!(text, "table `{table}`: all indexes are readable")?;
+                continue;
             }
-            Ok(())
-        })?;
-        let mut indexes = reports.iter().flat_map(|report| &report.indexes);
-        if indexes.clone().any(|index| index.state == IndexState::Announced) {
-            return Err(Failure::damage(
-                "an index is not declared by running clients of an earlier release; end them, or run `build \
-                 --refuse-earlier-releases`",
-            ));
-        }
-        if indexes.any(|index| index.state != IndexState::Readable) {
-            return Err(Failure::damage(
-                "an index is not readable; `indexes` shows its duplicates: change these rows, and run \
-                 `build` again",
-            ));
+            writeln!(text, "table `{table}`: {} indexes, {rows} rows read", report.indexes.len())?;
+            for index in &report.indexes {
+                writeln!(text, "  index `{}`: {}", index.name, index.state)?;
+            }
         }
         Ok(())
+    })?;
+    let mut indexes = reports.iter().flat_map(|report| &report.indexes);
+    if indexes.clone().any(|index| index.state == IndexState::Announced) {
+        return Err(Failure::damage(
+            "an index is not declared by running clients of an earlier release; end them, or run `build \
+             --refuse-earlier-releases`",
+        ));
     }
+    if indexes.any(|index| index.state != IndexState::Readable) {
+        return Err(Failure::damage(
+            "an index is not readable; `indexes` shows its duplicates: change these rows, and run \
+             `build` again",
+        ));
+    }
+    Ok(())
 }
 
 impl Build {
@@ -138,7 +174,7 @@ impl Build {
         let catalog = opened.catalog()?;
         let mut names = Vec::new();
         for table in &catalog.tables {
-            if self.chosen.table.as_ref().is_some_and(|only| *only != table.name) {
+            if self.chosen.only.table.as_ref().is_some_and(|only| *only != table.name) {
                 continue;
             }
             let is_built =
@@ -155,7 +191,15 @@ impl Build {
     }
 }
 
-impl<D: Args> Chosen<D> {
+/// Fails between two tables if the job was asked to end.
+fn check_stop(out: &Output, finished: usize) -> Result<(), Failure> {
+    if !out.is_stopping() {
+        return Ok(());
+    }
+    Err(Failure::other(format!("cancelled after {finished} tables; the same operation continues")))
+}
+
+impl ChosenTables {
     /// Returns the chosen tables. Without a choice, these are the declared tables that the store has.
     fn tables<'d>(
         &self,
@@ -171,23 +215,46 @@ impl<D: Args> Chosen<D> {
     }
 }
 
+/// The tables of an open store that are repaired.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RepairedTables {
+    /// Only this table.
+    #[serde(default)]
+    table: Option<String>,
+    /// Delete the rows that can't be decoded, and those whose primary key differs from the key under which they are stored. Their contents
+    /// are lost.
+    #[arg(long)]
+    #[serde(default)]
+    delete_unreadable: bool,
+}
+
 /// The tables that are repaired.
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
     #[command(flatten)]
-    chosen: Chosen<Written>,
-    /// Delete the rows that can't be decoded, and those whose primary key differs from the key under which they are stored. Their contents
-    /// are lost.
-    #[arg(long)]
-    delete_unreadable: bool,
+    dir: Written,
+    #[command(flatten)]
+    only: RepairedTables,
 }
 
 impl Chosen<Dir> {
     pub(crate) fn verify(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_read(out, &self.dir.dir)?;
+        self.only.verify(out, &Opened::to_read(out, &self.dir.dir)?, declared)
+    }
+}
+
+impl ChosenTables {
+    pub(crate) fn verify(
+        &self,
+        out: &Output,
+        opened: &Opened,
+        declared: &[Declared],
+    ) -> Result<(), Failure> {
         let mut reports = Vec::new();
-        for table in self.tables(&opened, declared)? {
-            let bar = Bar::new();
+        for table in self.tables(opened, declared)? {
+            check_stop(out, reports.len())?;
+            let bar = Bar::of(out);
             let table = table.open_online(&opened.store)?;
             let txn = opened.store.read()?;
             reports.push(table.verify(&txn, &mut |at: Progress| bar.show(at))?);
@@ -203,19 +270,30 @@ impl Chosen<Dir> {
 
 impl Repair {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let Chosen { dir, table } = &self.chosen;
-        if dir.dry_run {
-            let dir = Dir { dir: dir.dir.clone() };
-            return Chosen { dir, table: table.clone() }.verify(out, declared);
+        if self.dir.dry_run {
+            let only = ChosenTables { table: self.only.table.clone() };
+            return only.verify(out, &Opened::to_read(out, &self.dir.dir)?, declared);
         }
-        let opened = repairing(|| Opened::to_write(out, dir))?;
+        let opened = repairing(|| Opened::to_write(out, &self.dir))?;
         on_ctrl_c(out, "the table is unchanged; run the command again", || ());
+        self.only.run(out, &opened, declared)
+    }
+}
+
+impl RepairedTables {
+    pub(crate) fn run(
+        &self,
+        out: &Output,
+        opened: &Opened,
+        declared: &[Declared],
+    ) -> Result<(), Failure> {
+        let (only, delete) = (ChosenTables { table: self.table.clone() }, self.delete_unreadable);
         let mut reports = Vec::new();
-        for table in self.chosen.tables(&opened, declared)? {
+        for table in only.tables(opened, declared)? {
+            check_stop(out, reports.len())?;
             let table = table.open(&opened.store)?;
-            let bar = Bar::new();
+            let bar = Bar::of(out);
             let mut progress = |at: Progress| bar.show(at);
-            let delete = self.delete_unreadable;
             let repaired =
                 opened.store.transaction(|txn| table.repair(txn, delete, &mut progress))?;
             reports.push(repaired);
@@ -227,7 +305,7 @@ impl Repair {
         }
         let count = |kind| reports.iter().map(|report| report.count(kind)).sum::<u64>();
         let unreadable = count(FindingKind::UndecodableRow) + count(FindingKind::WrongPrimaryKey);
-        Err(Failure::damage(if unreadable > 0 && !self.delete_unreadable {
+        Err(Failure::damage(if unreadable > 0 && !delete {
             "some findings can't be repaired; restore the store from a backup, or delete the rows that can't be read with \
              `--delete-unreadable`"
         } else {
@@ -243,9 +321,21 @@ impl Chosen<Written> {
         }
         let opened = Opened::to_write(out, &self.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
+        self.only.upgrade(out, &opened, declared)
+    }
+}
+
+impl ChosenTables {
+    pub(crate) fn upgrade(
+        &self,
+        out: &Output,
+        opened: &Opened,
+        declared: &[Declared],
+    ) -> Result<(), Failure> {
         let mut reports = Vec::new();
-        for table in self.tables(&opened, declared)? {
-            let bar = Bar::new();
+        for table in self.tables(opened, declared)? {
+            check_stop(out, reports.len())?;
+            let bar = Bar::of(out);
             let table = table.open(&opened.store)?;
             reports.push(table.upgrade(&opened.store, &mut |at: Progress| bar.show(at))?);
         }
@@ -267,7 +357,7 @@ impl Chosen<Written> {
     fn older(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_read(out, &self.dir.dir)?;
         let (catalog, txn, mut rows) = (opened.catalog()?, opened.store.read()?, 0_u64);
-        for table in self.tables(&opened, declared)? {
+        for table in self.only.tables(&opened, declared)? {
             let table = table.open_online(&opened.store)?.untyped();
             let own = catalog.tables.iter().find(|own| own.name == table.name());
             let version = own.map_or(0, |own| own.version);
@@ -286,28 +376,65 @@ const BATCH: u64 = 1024;
 #[derive(Debug, Args)]
 pub(crate) struct Expire {
     #[command(flatten)]
-    tables: Chosen<Written>,
+    dir: Written,
+    #[command(flatten)]
+    expired: ExpiredRows,
+}
+
+/// The expired rows of an open store that are deleted.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpiredRows {
+    /// Only this table.
+    #[serde(default)]
+    table: Option<String>,
     /// Delete at most this number of rows of each table.
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    #[serde(default = "all", skip_serializing_if = "is_all")]
     limit: u64,
+}
+
+const fn all() -> u64 {
+    u64::MAX
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+const fn is_all(limit: &u64) -> bool {
+    *limit == u64::MAX
 }
 
 impl Expire {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        if self.tables.dir.dry_run {
-            let opened = Opened::to_read(out, &self.tables.dir.dir)?;
+        let (only, limit) = (self.expired.only(), self.expired.limit);
+        if self.dir.dry_run {
+            let opened = Opened::to_read(out, &self.dir.dir)?;
             let (mut rows, txn) = (0, opened.store.read()?);
-            for table in self.tables.tables(&opened, declared)? {
+            for table in only.tables(&opened, declared)? {
                 let table = table.open_online(&opened.store)?.untyped();
-                rows += table.expired(&txn, SystemTime::now())?.min(self.limit);
+                rows += table.expired(&txn, SystemTime::now())?.min(limit);
             }
             return Ok(out.would(&format!("delete {rows} expired rows"))?);
         }
-        let opened = Opened::to_write(out, &self.tables.dir)?;
+        let opened = Opened::to_write(out, &self.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
+        self.expired.run(out, &opened, declared)
+    }
+}
+
+impl ExpiredRows {
+    fn only(&self) -> ChosenTables {
+        ChosenTables { table: self.table.clone() }
+    }
+
+    pub(crate) fn run(
+        &self,
+        out: &Output,
+        opened: &Opened,
+        declared: &[Declared],
+    ) -> Result<(), Failure> {
         let (mut deleted, mut refused, mut missing) = (0, Vec::new(), BTreeSet::new());
-        for table in self.tables.tables(&opened, declared)? {
-            let bar = Bar::new();
+        for table in self.only().tables(opened, declared)? {
+            let bar = Bar::of(out);
             let table = table.open(&opened.store)?;
             let expired = table.untyped().expired(&opened.store.read()?, SystemTime::now())?;
             let (total, mut done) = (expired.min(self.limit), 0);
@@ -319,6 +446,11 @@ impl Expire {
                 // Further rows expire meanwhile.
                 bar.count("rows deleted", done, Some(total.max(done)));
                 missing.extend(own.missing.into_iter().map(|shard| shard.name));
+                if out.is_stopping() {
+                    return Err(Failure::other(format!(
+                        "cancelled after {deleted} deleted rows; the same operation continues"
+                    )));
+                }
                 // The last call has read all rows that stay.
                 if left == 0 || own.deleted == 0 {
                     let reason = own.refusal.map(|error| error.to_string());
@@ -349,15 +481,89 @@ impl Expire {
 }
 
 /// The handling of a loaded row whose primary key exists.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Duplicate {
     /// Load nothing.
+    #[default]
     Fail,
     /// Keep the first row, and leave out the others.
     Skip,
     /// Keep the last row. It replaces the row with the same primary key. If a row with another primary key has its key in
     /// a unique index, nothing is loaded, so that no row is lost.
     Replace,
+}
+
+impl From<Duplicate> for OnDuplicate {
+    fn from(own: Duplicate) -> Self {
+        match own {
+            Duplicate::Fail => Self::Fail,
+            Duplicate::Skip => Self::Skip,
+            Duplicate::Replace => Self::Replace,
+        }
+    }
+}
+
+/// A file on the machine of a service whose rows are loaded.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LoadedFile {
+    /// The table.
+    table: String,
+    /// The file with JSON lines, in the directory of files of the service.
+    pub(crate) file: PathBuf,
+    /// The handling of a row whose primary key, or key in a unique index, exists.
+    #[arg(long, value_enum, default_value_t = Duplicate::Fail)]
+    #[serde(default)]
+    on_duplicate: Duplicate,
+    /// Add no changes to the change stream of the table, so that no consumer receives the rows again.
+    #[arg(long)]
+    #[serde(default)]
+    no_changes: bool,
+}
+
+impl LoadedFile {
+    /// Loads the file at `path`. Memory grows with its rows if the program declares the table.
+    pub(crate) fn run(
+        &self,
+        out: &Output,
+        (opened, path): (&Opened, &Path),
+        declared: &[Declared],
+    ) -> Result<(), Failure> {
+        let bytes = Cell::new(0);
+        let total = length(path)?;
+        let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+        let is_stopping = || out.is_stopping();
+        let mut lines = BufReader::new(Counted { file, bytes: &bytes, is_stopping: &is_stopping });
+        let on_duplicate = self.on_duplicate.into();
+        let bar = Bar::of(out);
+        let report = match declared.iter().find(|table| table.name == self.table) {
+            Some(declared) => {
+                let mut progress = |at: Progress| match (at.total, total) {
+                    (None, Some(total)) => bar.count("bytes", bytes.get(), Some(total)),
+                    _ => bar.show(at),
+                };
+                let how = How { on_duplicate, notes_changes: !self.no_changes };
+                let table = declared.open(&opened.store)?;
+                table.load(&opened.store, &mut lines, how, &mut progress)?
+            }
+            None if self.no_changes => {
+                return Err(Failure::arguments(format!(
+                    "`no_changes` needs the type of the rows: give the service the type of table `{}` with `Operations::types`",
+                    self.table
+                )));
+            }
+            None => {
+                let load = PlainLoad { table: &self.table, on_duplicate };
+                load.run(out, opened, &mut lines, &mut |rows| match total {
+                    Some(total) => bar.count("bytes", bytes.get(), Some(total)),
+                    None => bar.count("rows", rows, None),
+                })?
+            }
+        };
+        drop(bar);
+        Load::report(out, &report)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -383,19 +589,16 @@ impl Load {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let dir = &self.dir;
         let declared = declared.iter().find(|table| table.name == self.table);
-        let (bytes, total) = (Cell::new(0), self.length()?);
+        let (bytes, total) =
+            (Cell::new(0), self.file.as_deref().map(length).transpose()?.flatten());
         let mut lines: Box<dyn BufRead + '_> = match &self.file {
             None => Box::new(io::stdin().lock()),
             Some(path) => {
                 let file = File::open(path).map_err(|error| unreadable(path, &error))?;
-                Box::new(BufReader::new(Counted { file, bytes: &bytes }))
+                Box::new(BufReader::new(Counted { file, bytes: &bytes, is_stopping: &|| false }))
             }
         };
-        let on_duplicate = match self.on_duplicate {
-            Duplicate::Fail => OnDuplicate::Fail,
-            Duplicate::Skip => OnDuplicate::Skip,
-            Duplicate::Replace => OnDuplicate::Replace,
-        };
+        let on_duplicate = self.on_duplicate.into();
         let Some(declared) = declared else {
             let report = self.load_plainly(out, &mut *lines, (&bytes, total), on_duplicate)?;
             return Self::report(out, &report);
@@ -446,26 +649,24 @@ impl Load {
                 self.table
             )));
         }
-        let load = PlainLoad { dir: &self.dir, table: &self.table, on_duplicate };
+        let opened = Opened::to_write(out, &self.dir)?;
+        let load = PlainLoad { table: &self.table, on_duplicate };
         let bar = Bar::new();
-        load.run(out, lines, &mut |rows| match total {
+        load.run(out, &opened, lines, &mut |rows| match total {
             Some(total) => bar.count("bytes", bytes.get(), Some(total)),
             None => bar.count("rows", rows, None),
         })
     }
 }
 
-impl Load {
-    /// Returns the bytes of the file; `None` for a pipe, or the standard input.
-    fn length(&self) -> Result<Option<u64>, Failure> {
-        let Some(path) = &self.file else { return Ok(None) };
-        let file = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
-        if file.is_dir() {
-            let message = format!("`{}` is a directory; give a file of JSON lines", path.display());
-            return Err(Failure::arguments(message));
-        }
-        Ok(Some(file.len()).filter(|_| file.is_file()))
+/// Returns the bytes of a file; `None` for a pipe.
+fn length(path: &Path) -> Result<Option<u64>, Failure> {
+    let file = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    if file.is_dir() {
+        let message = format!("`{}` is a directory; give a file of JSON lines", path.display());
+        return Err(Failure::arguments(message));
     }
+    Ok(Some(file.len()).filter(|_| file.is_file()))
 }
 
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> Failure {
@@ -483,10 +684,15 @@ pub(super) fn unreadable(path: &Path, error: &io::Error) -> Failure {
 struct Counted<'b> {
     file: File,
     bytes: &'b Cell<u64>,
+    /// Whether the job of the load was asked to end.
+    is_stopping: &'b dyn Fn() -> bool,
 }
 
 impl Read for Counted<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if (self.is_stopping)() {
+            return Err(io::Error::other("the load was cancelled"));
+        }
         let read = self.file.read(buffer)?;
         self.bytes.set(self.bytes.get() + read as u64);
         Ok(read)

@@ -1,27 +1,16 @@
 //! The counters in the memory of a service, from the metrics of its page.
 
-use std::{
-    collections::BTreeMap,
-    io::{Read as _, Write as _},
-    net::{TcpStream, ToSocketAddrs as _},
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
+    client::{Answer, Page},
     failure::{Code, Failure},
     output::{Align, Grid, Output},
     server::shown,
 };
-
-/// The time limit for connecting, and for each read.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The maximum length of a response.
-const LONGEST: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Usage {
@@ -164,61 +153,19 @@ impl<'t> Sample<'t> {
 
 /// Requests the metrics of a page.
 fn metrics(url: &str, token: Option<&str>) -> Result<String, Failure> {
-    let place = shown(Path::new(url));
-    let Some(address) = url.strip_prefix("http://") else {
-        let reason = if url.starts_with("https://") {
-            "encrypted connections are not offered; connect on the machine of the service, or read `…/metrics` with \
-             another program"
-        } else {
-            "the counters are in the memory of the service that has the store open: give the address of its page, such as \
-             `http://127.0.0.1:3000/admin/`"
-        };
-        return Err(Failure::arguments(format!(
-            "the usage can't be read from `{place}`: {reason}"
-        )));
-    };
-    let (host, path) = address.split_once('/').unwrap_or((address, ""));
-    let path = path.trim_end_matches('/');
-    let path = path.strip_suffix("metrics").unwrap_or(path).trim_end_matches('/');
-    let slash = if path.is_empty() { "" } else { "/" };
-    let forbidden = |text: &str| text.chars().any(|it| it.is_control() || it == ' ');
-    if forbidden(address) || token.is_some_and(forbidden) {
-        return Err(Failure::arguments(
-            "the address or the token has spaces or control characters",
-        ));
-    }
-    let unavailable = |reason: String| {
-        Failure::new(Code::Unavailable, format!("`{place}` can't be reached: {reason}"))
-    };
-    let with_port = if host.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok()) {
-        host.to_owned()
-    } else {
-        format!("{host}:80")
-    };
-    let mut addresses =
-        with_port.to_socket_addrs().map_err(|error| unavailable(error.to_string()))?;
-    let address = addresses.next().ok_or_else(|| unavailable("it has no address".to_owned()))?;
-    let failed = |error: std::io::Error| unavailable(error.to_string());
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    // With this version of HTTP, the response ends with the connection.
-    let request = format!("GET /{path}{slash}metrics HTTP/1.0\r\nHost: {host}\r\n{token}\r\n");
-    stream.write_all(request.as_bytes()).map_err(failed)?;
-    let mut answer = String::new();
-    stream.take(LONGEST).read_to_string(&mut answer).map_err(failed)?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.split(' ').nth(1).unwrap_or_default();
+    let page = Page::of(url, token, "the usage can't be read from")?;
+    let Answer { status, body } = page.get("metrics")?;
+    let place = &page.shown;
     match status {
-        "200" => Ok(body.to_owned()),
-        "401" | "403" => Err(Failure::new(
+        200 => Ok(body),
+        401 | 403 => Err(Failure::new(
             Code::Unavailable,
             format!("`{place}` needs the secret of the page; give `--token`"),
         )),
-        "404" => Err(Failure::not_found(format!(
+        404 => Err(Failure::not_found(format!(
             "there is no page at `{place}`; check the path at which the service mounts it"
         ))),
-        _ => Err(unavailable(format!("the status is `{status}`"))),
+        _ => Err(page.unavailable(&format!("the status is `{status}`"))),
     }
 }
 

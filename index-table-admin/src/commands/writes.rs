@@ -111,7 +111,6 @@ fn file(path: &Path) -> Result<File, Failure> {
 
 /// A load without the type of the rows.
 pub(super) struct PlainLoad<'l> {
-    pub(super) dir: &'l Written,
     pub(super) table: &'l str,
     pub(super) on_duplicate: OnDuplicate,
 }
@@ -151,11 +150,11 @@ impl PlainLoad<'_> {
     pub(super) fn run(
         &self,
         out: &Output,
+        opened: &Opened,
         lines: &mut dyn BufRead,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Loaded, Failure> {
-        let opened = Opened::to_write(out, self.dir)?;
-        let target = Target::open(&opened, &[], self.table)?;
+        let target = Target::open(opened, &[], self.table)?;
         stop_on_ctrl_c(out);
         let (mut counts, mut at) = (Counts::default(), 0_u64);
         loop {
@@ -179,7 +178,7 @@ impl PlainLoad<'_> {
             })?;
             counts.line = at;
             progress(counts.read);
-            if is_stopping() {
+            if is_stopping() || out.is_stopping() {
                 return Err(Failure::new(
                     Code::Interrupted,
                     format!("interrupted; {}", counts.so_far()),

@@ -46,7 +46,7 @@ impl Token {
 }
 
 /// Compares in a time that depends on the lengths only.
-fn is_equal(secret: &[u8], given: &[u8]) -> bool {
+pub(crate) fn is_equal(secret: &[u8], given: &[u8]) -> bool {
     secret.ct_eq(given).into()
 }
 
@@ -57,12 +57,20 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let fetch = |part| text(HeaderName::from_static(part)).unwrap_or_default();
     let is_link = fetch("sec-fetch-mode") == "navigate" && fetch("sec-fetch-dest") == "document";
-    if !["", "same-origin", "none"].contains(&fetch("sec-fetch-site")) && !is_link {
-        return true;
-    }
-    let Some(origin) = text(header::ORIGIN) else { return false };
-    let host = text(header::HOST).unwrap_or_default();
-    origin.split_once("://").is_none_or(|(_, origin)| origin != host)
+    !is_link && is_of_other_site(headers) || has_other_origin(headers)
+}
+
+/// Whether a browser sends the request for a page of another site, also as a link.
+pub(crate) fn is_of_other_site(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes).unwrap_or_default();
+    ![&b""[..], b"same-origin", b"none"].contains(&site) || has_other_origin(headers)
+}
+
+fn has_other_origin(headers: &HeaderMap) -> bool {
+    let Some(origin) = headers.get(header::ORIGIN) else { return false };
+    let host = headers.get(header::HOST).map(HeaderValue::as_bytes).unwrap_or_default();
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    origin.is_none_or(|(_, origin)| origin.as_bytes() != host)
 }
 
 /// Whether the name in the request is a name of this machine. Another site can make its own name point to this machine,

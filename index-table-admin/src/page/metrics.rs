@@ -131,6 +131,7 @@ pub(super) fn text(page: &Page) -> String {
     part("consumers", consumers(&mut text, page));
     part("copies", copies(&mut text, page).map(|()| 0));
     part("shards", shards(&mut text, page).map(|()| 0));
+    operations(&mut text, page);
     let failed = failed.into_iter().map(|(name, count)| sample([("part", name)], count));
     text.metric(
         "metrics_failed",
@@ -379,6 +380,16 @@ fn consumers(text: &mut Text, page: &Page) -> Result<usize, Failure> {
         each(missed),
     );
     Ok(failed)
+}
+
+/// The jobs of operations, if the service offers them.
+fn operations(text: &mut Text, page: &Page) {
+    let Some(operations) = &page.operations else { return };
+    let counts = operations.counts();
+    let running = counts.iter().map(|(kind, running, _)| sample([("kind", *kind)], running));
+    text.metric("operations_running", "gauge", "Running jobs of operations.", running);
+    let failed = counts.iter().map(|(kind, _, failed)| sample([("kind", *kind)], failed));
+    text.metric("operations_failed_total", "counter", "Jobs of operations that failed.", failed);
 }
 
 /// The archive, and the follower.

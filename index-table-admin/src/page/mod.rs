@@ -54,11 +54,12 @@ use crate::{
     commands::shards::Ranges,
     failure::{Code, Failure},
     health::of_store,
+    operations::Registry,
     typed::{self, Declared, Tables, Typed},
 };
 
 pub(crate) use connections::Connections;
-pub(crate) use guard::Token;
+pub(crate) use guard::{Token, is_equal, is_of_other_site};
 pub use metrics::metrics;
 
 /// The time for which counted sizes are shown.
@@ -177,6 +178,16 @@ pub(crate) fn serving(
     Ok(build(page))
 }
 
+/// Returns the page of a service with operations. Their requests have routes of their own.
+pub(crate) fn with_operations(
+    (store, types): (&Store, &[Declared]),
+    operations: &Arc<Registry>,
+    has_all_rows: bool,
+) -> Router {
+    let operations = Some(Arc::clone(operations));
+    build(Page { has_all_rows, operations, ..Page::new(store.clone(), types) })
+}
+
 fn build(page: Page) -> Router {
     let page = Arc::new(page);
     Router::new()
@@ -226,6 +237,7 @@ struct Page {
     keys: Cached<Option<KeysOfIndex>>,
     lists: Cached<Counted>,
     follower: Cached<Option<FollowerLag>>,
+    operations: Option<Arc<Registry>>,
 }
 
 /// The sizes of the tables.
@@ -263,6 +275,7 @@ impl Page {
             keys: Cached::default(),
             lists: Cached::default(),
             follower: Cached::default(),
+            operations: None,
         }
     }
 

@@ -51,6 +51,7 @@ pub(super) fn view(page: &Page) -> Markup {
             }
         }
         (figures)
+        div data-live="jobs" { (jobs(page)) }
         div data-live="tables" {
             @for own in tables { (of_table(own, sizes.iter().find(|size| size.table == own.name))) }
             @if catalog.as_ref().is_some_and(|catalog| catalog.tables.is_empty()) { p.empty { "The store has no tables." } }
@@ -75,6 +76,39 @@ impl Failed {
     fn unless<T>(&mut self, part: Result<T, Failure>) -> Option<T> {
         part.map_err(|failure| self.note(&failure.message)).ok()
     }
+}
+
+/// The maximum number of ended jobs that are shown.
+const JOBS: usize = 10;
+
+/// The running jobs of operations, and the last ended ones.
+fn jobs(page: &Page) -> Markup {
+    let Some(operations) = &page.operations else { return html! {} };
+    let (running, ended) = operations.jobs();
+    let jobs: Vec<_> = running.iter().chain(ended.iter().take(JOBS)).collect();
+    let columns = [
+        Column::Text("job"),
+        Column::Text("operation"),
+        Column::Text("state"),
+        Column::Text("by"),
+        Column::Number("duration"),
+        Column::Wide("progress or result"),
+    ];
+    let rows = jobs.iter().map(|job| {
+        let state = job.state();
+        let now = job.ended().unwrap_or_else(std::time::SystemTime::now);
+        let last = if job.ended().is_some() { Some(job.outcome()) } else { job.progress() };
+        vec![
+            html! { (job.id) },
+            html! { (job.kind) },
+            html! { (state.name()) },
+            html! { (frame::text(&job.by)) },
+            html! { (age(now.duration_since(job.started).unwrap_or_default())) },
+            html! { (frame::text(&last.unwrap_or_default())) },
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    html! { @if !rows.is_empty() { (table("Operations", &columns, &rows)) } }
 }
 
 fn figures(page: &Page, sizes: &[TableSize], failed: &mut Failed) -> Markup {

@@ -69,6 +69,7 @@ pub(super) struct Mover<'a> {
     pub(super) totals: Vec<Gathered>,
     pub(super) moved: Moved,
     pub(super) progress: &'a mut dyn FnMut(Progress),
+    pub(super) stop: super::Stop<'a>,
     pub(super) started: Instant,
 }
 
@@ -147,6 +148,7 @@ impl Mover<'_> {
             if self.copy_changed()?.is_break() {
                 continue;
             }
+            self.check_stop()?;
             let store = self.store;
             let _opening = store.inner.lock_opening();
             if self.add_tables()? {
@@ -159,6 +161,15 @@ impl Mover<'_> {
         }
         drop(urgent);
         self.end(started)
+    }
+
+    /// Fails if the move was asked to stop. It is then unfinished.
+    pub(super) fn check_stop(&self) -> Result<()> {
+        if self.stop.is_none_or(|stop| !stop()) {
+            return Ok(());
+        }
+        let what = format!("move {}", self.record().id);
+        Err(super::refused(&what, "it was asked to stop; resume or cancel it"))
     }
 
     /// Adds the tables that were created since the move began, whose rows have to be copied too. Returns whether there are
@@ -261,7 +272,7 @@ impl Mover<'_> {
                 self.moved.rows += source.rows.len() as u64;
                 let bytes = source.rows.iter().map(|(key, row)| key.len() + row.len());
                 self.moved.bytes += bytes.sum::<usize>() as u64;
-                self.report("rows");
+                self.report("rows")?;
                 after = source.last;
                 if after.is_none() {
                     break;

@@ -140,7 +140,7 @@ impl Mover<'_> {
             })?;
             self.moved.rows += source.entries.len() as u64;
             self.moved.bytes += source.bytes as u64;
-            self.report("entries");
+            self.report("entries")?;
             after = source.last;
             if after.is_none() {
                 return Ok(());
@@ -149,13 +149,14 @@ impl Mover<'_> {
         }
     }
 
-    /// Reports the copied rows or entries.
-    pub(super) fn report(&mut self, unit: &'static str) {
+    /// Reports the copied rows or entries. Fails if the move was asked to stop.
+    pub(super) fn report(&mut self, unit: &'static str) -> Result<()> {
         let super::Moved { rows, bytes, .. } = self.moved;
         self.moving.rows.store(rows, Relaxed);
         self.moving.bytes.store(bytes, Relaxed);
         let total = Some(self.moving.total.load(Relaxed)).filter(|total| *total > 0);
         (self.progress)(Progress::new(unit, rows, total, self.started).with_bytes(bytes));
+        self.check_stop()
     }
 
     /// Compares the copies of entries with the entries in the source, except for entries that have changed since the

@@ -60,7 +60,11 @@ pub struct Move<'a> {
     /// Whether only entries of a global index move, which can be built again.
     is_of_entries: bool,
     progress: Option<Box<dyn FnMut(Progress) + 'a>>,
+    stop: Stop<'a>,
 }
+
+/// Whether a move has to end before its switch.
+type Stop<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// The keys of a move.
 enum What {
@@ -265,7 +269,7 @@ impl Store {
 
     fn move_of(&self, what: What, to: &str) -> Move<'_> {
         let (is_offline, is_of_entries, to) = (false, false, to.to_owned());
-        Move { store: self, what, to, is_offline, is_of_entries, progress: None }
+        Move { store: self, what, to, is_offline, is_of_entries, progress: None, stop: None }
     }
 
     /// Returns the unfinished moves: a running move, and moves that were interrupted by an error or the end of a
@@ -310,7 +314,7 @@ impl Store {
         let tables = tables_of(self, engine, &moving.record)?;
         open_in(self, engine, &tables, &[moving.record.from, moving.record.to])?;
         let mut progress = |_| ();
-        mover(self, engine, (moving, tables), &mut progress).end(Instant::now())
+        mover(self, engine, (moving, tables), (&mut progress, None)).end(Instant::now())
     }
 }
 
@@ -326,6 +330,14 @@ impl<'a> Move<'a> {
     /// with the number of copies that were removed from the source shard. The totals are unknown.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
         self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Calls `stop` after each transaction until the switch. If it returns true, [`run`](Move::run) fails with
+    /// [`Error::ShardRefused`], and the move is unfinished.
+    #[doc(hidden)]
+    pub const fn stop_when(mut self, stop: &'a dyn Fn() -> bool) -> Self {
+        self.stop = Some(stop);
         self
     }
 
@@ -357,7 +369,7 @@ impl<'a> Move<'a> {
     /// - [`Error::WriteInProgress`] if this thread has a write transaction; [`Error::ShardUnavailable`]; the
     ///   [errors of writing](crate::Error#common-errors).
     pub fn run(self) -> Result<Moved> {
-        let Self { store, what, to, is_offline, is_of_entries, progress } = self;
+        let Self { store, what, to, is_offline, is_of_entries, progress, stop } = self;
         span!(DEBUG, "move", table = to.as_str());
         let engine = engine_of(store)?;
         let mut progress = progress.unwrap_or_else(|| Box::new(|_| ()));
@@ -367,7 +379,7 @@ impl<'a> Move<'a> {
                 let moving = begun(engine, id)?;
                 let tables = tables_of(store, engine, &moving.record)?;
                 open_in(store, engine, &tables, &[moving.record.from, moving.record.to])?;
-                let mut steps = mover(store, engine, (moving, tables), &mut progress);
+                let mut steps = mover(store, engine, (moving, tables), (&mut progress, stop));
                 steps.run_marked()?;
                 return Ok(steps.moved);
             }
@@ -407,7 +419,7 @@ impl<'a> Move<'a> {
                 table::refuse_references(engine, &record)?;
                 open_in(store, engine, &tables, &[record.from, record.to])?;
                 let moving = Arc::new(Moving::new(record));
-                let mut steps = mover(store, engine, (moving, tables), &mut progress);
+                let mut steps = mover(store, engine, (moving, tables), (&mut progress, stop));
                 // After the mark, an error leaves an unfinished move.
                 steps.check_states()?;
                 steps.begin()?;
@@ -448,10 +460,10 @@ fn mover<'a>(
     store: &'a Store,
     engine: &'a Shards,
     (moving, tables): (Arc<Moving>, Vec<Arc<OpenTable>>),
-    progress: &'a mut dyn FnMut(Progress),
+    (progress, stop): (&'a mut dyn FnMut(Progress), Stop<'a>),
 ) -> Mover<'a> {
     let (totals, moved, started) = (Vec::new(), Moved::default(), Instant::now());
-    Mover { store, engine, moving, tables: tables.into(), totals, moved, progress, started }
+    Mover { store, engine, moving, tables: tables.into(), totals, moved, progress, stop, started }
 }
 
 fn what_moves(map: &str) -> String {

@@ -404,11 +404,11 @@ impl RebalancePlan<'_> {
     ///
     /// The errors of [`run`](RebalancePlan::run).
     pub fn run_while(&self, go_on: impl FnMut(&PlannedMove) -> bool) -> Result<Moved> {
-        self.run_with(go_on, &mut |_| ())
+        self.run_with(go_on, &mut |_| (), &|| false)
     }
 
     /// Runs the moves as [`run_while`](RebalancePlan::run_while) does, and calls `progress` as
-    /// [`Move::progress`](crate::Move::progress) does, for each move.
+    /// [`Move::progress`](crate::Move::progress) does, and `stop` as `Move::stop_when`, for each move.
     ///
     /// # Errors
     ///
@@ -418,6 +418,7 @@ impl RebalancePlan<'_> {
         &self,
         mut go_on: impl FnMut(&PlannedMove) -> bool,
         progress: &mut dyn FnMut(Progress),
+        stop: &dyn Fn() -> bool,
     ) -> Result<Moved> {
         let mut moved = Moved::default();
         for planned in &self.moves {
@@ -427,7 +428,7 @@ impl RebalancePlan<'_> {
             let PlannedSpan { start, end } = planned.span.clone();
             let spans = vec![Some(Span { start, end })];
             let moving = self.store.new_move(&self.map, self.key_type.clone(), spans, &planned.to);
-            let of_one = moving.progress(&mut *progress).run()?;
+            let of_one = moving.progress(&mut *progress).stop_when(stop).run()?;
             moved.rows += of_one.rows;
             moved.bytes += of_one.bytes;
             moved.duration += of_one.duration;

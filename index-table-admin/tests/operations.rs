@@ -1,0 +1,751 @@
+//! Operations of a running service: who may start them, one job of a kind, cancellation, the audit log, and the command.
+
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use axum::Router;
+use index_table::Store;
+use index_table_admin::Operations;
+use serde_json::{Value, json};
+use support::{
+    Customer, CustomerRepository, Order, OrderRepository, PostalCode, PostalCodeRepository,
+    customer, order_row, plain, sharded,
+};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, runtime, sync::oneshot};
+
+const SECRET: &str = "the-secret-of-operations";
+const PATH: &str = "/admin/operations";
+
+/// A service with operations in a thread of this process.
+struct Service {
+    operations: Option<Operations>,
+    address: SocketAddr,
+    /// The server ends when it is dropped.
+    end: Option<oneshot::Sender<()>>,
+    server: Option<thread::JoinHandle<()>>,
+}
+
+impl Service {
+    fn of(store: &Store, configure: impl FnOnce(Operations) -> Operations) -> Self {
+        let operations = Operations::new(store).token("alice", SECRET).token("bob", "another-one");
+        let operations = configure(operations);
+        let router = Router::new().nest_service("/admin/", operations.router());
+        Self::serving(router, Some(operations))
+    }
+
+    fn serving(router: Router, operations: Option<Operations>) -> Self {
+        let (end, ended) = oneshot::channel::<()>();
+        let (send, address) = std::sync::mpsc::channel();
+        let serve = move || {
+            let mut runtime = runtime::Builder::new_multi_thread();
+            let runtime = runtime.worker_threads(2).enable_all().build();
+            runtime.expect("a runtime").block_on(async move {
+                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+                send.send(listener.local_addr().expect("an address")).expect("sent");
+                let ended = async { drop(ended.await) };
+                axum::serve(listener, router).with_graceful_shutdown(ended).await.expect("served");
+            });
+        };
+        let server = Some(thread::spawn(serve));
+        let address = address.recv().expect("an address");
+        Self { operations, address, end: Some(end), server }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/admin/", self.address)
+    }
+
+    /// Sends a request, and returns the status and the body.
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> (u16, String) {
+        send(self.address, method, path, headers, body)
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (status, body) = self.send("GET", &format!("{PATH}{path}"), &[bearer(SECRET)], "");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).expect("JSON")
+    }
+
+    fn post(&self, path: &str, arguments: &Value) -> (u16, Value) {
+        let headers = [bearer(SECRET), ("Content-Type", "application/json")];
+        let (status, body) =
+            self.send("POST", &format!("{PATH}{path}"), &headers, &arguments.to_string());
+        (status, serde_json::from_str(&body).expect("JSON"))
+    }
+
+    /// Starts a job, and returns its id.
+    fn start(&self, kind: &str, arguments: &Value) -> String {
+        let (status, job) = self.post(&format!("/{kind}"), arguments);
+        assert_eq!(status, 202, "{job}");
+        job["id"].as_str().expect("exact in all programs").to_owned()
+    }
+
+    /// Waits for the end of a job.
+    fn ended(&self, id: &str) -> Value {
+        wait(|| Some(self.get(&format!("/{id}"))).filter(|job| !job["outcome"].is_null()))
+    }
+
+    /// Runs a job to its end.
+    fn run(&self, kind: &str, arguments: &Value) -> Value {
+        self.ended(&self.start(kind, arguments))
+    }
+
+    /// Runs the command against the service.
+    fn command(&self, arguments: &[&str]) -> std::process::Output {
+        let mut command = process::admin();
+        command.env("INDEX_TABLE_OPERATIONS_TOKEN", SECRET);
+        command.args(["--url", &self.url()]).args(arguments).output().expect("a process")
+    }
+
+    fn command_text(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    fn command_fails(&self, code: i32, arguments: &[&str]) -> String {
+        let output = self.command(arguments);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        String::from_utf8(output.stderr).expect("text")
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        drop(self.operations.take());
+        if let Some(server) = self.server.take() {
+            drop(server.join());
+        }
+    }
+}
+
+fn bearer(secret: &str) -> (&'static str, &str) {
+    let value: &'static str = Box::leak(format!("Bearer {secret}").into_boxed_str());
+    ("Authorization", value)
+}
+
+fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a time limit");
+    let headers: Vec<_> =
+        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let headers = headers.concat();
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.0\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\r\n"
+    );
+    // A refused body may not be read to its end.
+    drop(stream.write_all(format!("{head}{body}").as_bytes()));
+    stream
+}
+
+fn send(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> (u16, String) {
+    let mut answer = Vec::new();
+    drop(request(address, method, path, headers, body).read_to_end(&mut answer));
+    let answer = String::from_utf8(answer).expect("text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a response");
+    let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
+    (status, body.to_owned())
+}
+
+/// Waits until there is a value, at most a minute.
+fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_mins(1), "nothing after a minute");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A store with two shards and open tables.
+struct Shop {
+    dir: TempDir,
+    store: Store,
+    orders: OrderRepository,
+    _codes: PostalCodeRepository,
+}
+
+impl Shop {
+    fn new() -> Self {
+        Self::in_dir(sharded())
+    }
+
+    fn in_dir(dir: TempDir) -> Self {
+        let store = Store::open(dir.path()).expect("a store");
+        let orders = OrderRepository::open(&store).expect("a table");
+        let codes = PostalCodeRepository::open(&store).expect("a table");
+        Self { dir, store, orders, _codes: codes }
+    }
+
+    fn service(&self) -> Service {
+        fs::create_dir_all(self.files()).expect("a directory");
+        Service::of(&self.store, |own| own.types::<(Order, PostalCode)>().files(self.files()))
+    }
+
+    fn files(&self) -> std::path::PathBuf {
+        self.dir.path().with_extension("files")
+    }
+
+    /// Returns the shard of the orders of tenant 7.
+    fn place(&self) -> String {
+        self.orders.shard_of(&self.store, 7).expect("a shard").name().to_owned()
+    }
+
+    /// Runs `work` while the shards are locked, so that a move waits.
+    fn while_locked<T>(&self, work: impl FnOnce() -> T) -> T {
+        let mut txn = self.store.write().expect("a transaction");
+        for tenant in [7, 107] {
+            self.orders.insert(&mut txn, &order_row(tenant, 99)).expect("inserted");
+        }
+        let done = work();
+        drop(txn);
+        done
+    }
+}
+
+impl Drop for Shop {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(self.files()));
+    }
+}
+
+fn to_south() -> Value {
+    json!({ "map": "orders", "keys": "..50", "to": "south" })
+}
+
+#[test]
+fn each_guard_refuses() {
+    let dir = plain(3);
+    let store = Store::open(dir.path()).expect("a store");
+    let service = Service::of(&store, |own| own);
+    let json = ("Content-Type", "application/json");
+    let verify = &format!("{PATH}/verify");
+    for (expected, method, path, headers, body) in [
+        (401, "GET", PATH, vec![], ""),
+        (401, "GET", PATH, vec![bearer("wrong")], ""),
+        (401, "GET", PATH, vec![bearer("")], ""),
+        (
+            401,
+            "GET",
+            PATH,
+            vec![("Authorization", "Basic YTp0aGUtc2VjcmV0LW9mLW9wZXJhdGlvbnM=")],
+            "",
+        ),
+        (401, "GET", PATH, vec![("Cookie", "token=the-secret-of-operations")], ""),
+        (401, "POST", verify, vec![("Cookie", "session=1"), json], "{}"),
+        (415, "POST", verify, vec![bearer(SECRET)], "{}"),
+        (415, "POST", verify, vec![bearer(SECRET), ("Content-Type", "text/plain")], "{}"),
+        (403, "POST", verify, vec![bearer(SECRET), json, ("Sec-Fetch-Site", "cross-site")], "{}"),
+        (403, "POST", verify, vec![bearer(SECRET), json, ("Sec-Fetch-Site", "same-site")], "{}"),
+        (403, "POST", verify, vec![bearer(SECRET), json, ("Origin", "http://evil.example")], "{}"),
+        (403, "POST", verify, vec![bearer(SECRET), json, ("Origin", "null")], "{}"),
+        (400, "POST", verify, vec![bearer(SECRET), json], "{"),
+        (400, "POST", verify, vec![bearer(SECRET), json], "{\"unknown\":1}"),
+        (404, "POST", &format!("{PATH}/drop"), vec![bearer(SECRET), json], "{}"),
+        (404, "GET", &format!("{PATH}/7"), vec![bearer(SECRET)], ""),
+        (405, "POST", PATH, vec![bearer(SECRET), json], "{}"),
+        (405, "POST", "/admin/", vec![bearer(SECRET), json], "{}"),
+    ] {
+        let (status, answer) = service.send(method, path, &headers, body);
+        assert_eq!(status, expected, "{method} {path} {headers:?}: {answer}");
+        assert!(!answer.contains(SECRET), "{answer}");
+    }
+    let long = format!("{{\"table\":\"{}\"}}", "x".repeat(70 << 10));
+    let (status, answer) = service.send("POST", verify, &[bearer(SECRET), json], &long);
+    assert_eq!(status, 413, "{answer}");
+    assert_eq!(service.get("")["ended"], json!([]), "nothing was started");
+    // The content may have a character set, and a page of the same site may send it.
+    let content = ("Content-Type", "application/json; charset=utf-8");
+    let same = ("Sec-Fetch-Site", "same-origin");
+    let (status, answer) =
+        service.send("POST", verify, &[bearer("another-one"), content, same], "");
+    assert_eq!(status, 202, "{answer}");
+    assert!(answer.contains("\"by\":\"bob\""), "{answer}");
+}
+
+#[test]
+fn the_metrics_are_in_the_guide() {
+    let dir = plain(1);
+    let store = Store::open(dir.path()).expect("a store");
+    let service = Service::of(&store, |own| own);
+    let (_, metrics) = service.send("GET", "/admin/metrics", &[], "");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/guide/admin.md");
+    let guide = fs::read_to_string(guide).expect("the guide");
+    let types = metrics.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let own: Vec<_> = types.filter(|name| name.contains("_operations_")).collect();
+    assert_eq!(own.len(), 2);
+    for name in own.iter().filter_map(|line| line.split(' ').next()) {
+        assert!(guide.contains(name), "{name}");
+    }
+}
+
+#[test]
+fn a_router_without_operations_offers_none() {
+    let dir = plain(3);
+    let store = Store::open(dir.path()).expect("a store");
+    let service = Service::of(&store, |_| Operations::new(&store));
+    for secret in ["", SECRET] {
+        let (status, _) = service.send("GET", PATH, &[bearer(secret)], "");
+        assert_eq!(status, 401, "no token is accepted unless one was given");
+    }
+    drop(service);
+    let router = Router::new().nest_service("/admin/", index_table_admin::router(&store));
+    let service = Service::serving(router, None);
+    for (expected, method) in [(404, "GET"), (405, "POST")] {
+        let headers = [bearer(SECRET), ("Content-Type", "application/json")];
+        let (status, _) = service.send(method, &format!("{PATH}/verify"), &headers, "{}");
+        assert_eq!(status, expected);
+    }
+    let error = service.command_fails(3, &["verify"]);
+    assert!(error.contains("offers no operations"), "{error}");
+}
+
+#[test]
+fn a_job_survives_its_connection_and_is_the_only_one_of_its_kind() {
+    let shop = Shop::new();
+    let service = shop.service();
+    let id = shop.while_locked(|| {
+        let headers = [bearer(SECRET), ("Content-Type", "application/json")];
+        let path = format!("{PATH}/move");
+        let body = to_south().to_string();
+        let connection = request(service.address, "POST", &path, &headers, &body);
+        wait(|| service.get("")["running"].as_array()?.first().cloned());
+        // The response is not read.
+        drop(connection);
+        let running = wait(|| service.get("")["running"].as_array()?.first().cloned());
+        let id = running["id"].as_str().expect("text").to_owned();
+        assert_eq!((&running["kind"], &running["state"]), (&json!("move"), &json!("running")));
+        let (status, refused) = service.post("/move", &to_south());
+        assert_eq!((status, &refused["job"]), (409, &json!(id)), "{refused}");
+        let (_, page) = service.send("GET", "/admin/", &[], "");
+        assert!(page.contains(&id), "the overview lists the job");
+        let (_, metrics) = service.send("GET", "/admin/metrics", &[], "");
+        assert!(metrics.contains("index_table_operations_running{kind=\"move\"} 1"), "{metrics}");
+        id
+    });
+    let job = service.ended(&id);
+    assert_eq!((&job["state"], &job["outcome"]["result"]["rows"]), (&json!("done"), &json!(3)));
+    assert_eq!(job["arguments"], to_south());
+    assert_eq!(shop.place(), "south");
+}
+
+#[test]
+fn a_cancelled_move_leaves_the_keys_where_they_were() {
+    let shop = Shop::new();
+    let service = shop.service();
+    let id = shop.while_locked(|| {
+        let id = service.start("move", &to_south());
+        let (status, job) = service.post(&format!("/{id}/cancel"), &json!({}));
+        assert_eq!((status, &job["state"]), (200, &json!("cancelling")), "{job}");
+        id
+    });
+    let job = service.ended(&id);
+    assert_eq!(job["state"], "cancelled", "{job}");
+    assert_eq!(shop.place(), "north");
+    assert_eq!(shop.store.moves().expect("moves"), []);
+    let (status, refused) = service.post(&format!("/{id}/cancel"), &json!({}));
+    assert_eq!(status, 409, "{refused}");
+    assert_eq!(service.run("move", &to_south())["state"], "done");
+}
+
+#[test]
+fn shutting_down_leaves_a_move_that_resume_ends() {
+    let shop = Shop::new();
+    let service = shop.service();
+    let operations = service.operations.clone().expect("operations");
+    let id = shop.while_locked(|| {
+        let id = service.start("move", &to_south());
+        assert!(!operations.shut_down(Duration::from_millis(10)), "the job waits for the lock");
+        id
+    });
+    assert!(operations.shut_down(Duration::from_mins(1)));
+    let job = service.ended(&id);
+    assert_eq!(job["state"], "cancelled", "{job}");
+    let (status, _) = service.post("/move", &to_south());
+    assert_eq!(status, 503);
+    let left = shop.store.moves().expect("moves");
+    assert_eq!(left.len(), 1);
+    let error = job["outcome"]["error"].as_str().expect("an error");
+    assert!(error.contains(&left[0].id.to_string()) && error.contains("resume-move"), "{error}");
+    drop((service, operations));
+    let service = shop.service();
+    let resumed = service.run("resume-move", &json!({ "id": left[0].id.to_string() }));
+    assert_eq!(resumed["state"], "done", "{resumed}");
+    assert_eq!(shop.place(), "south");
+}
+
+#[test]
+fn a_dropped_service_asks_its_jobs_to_end() {
+    let shop = Shop::new();
+    shop.while_locked(|| {
+        let service = shop.service();
+        service.start("move", &to_south());
+        drop(service);
+    });
+    // The thread of the job ends by itself.
+    wait(|| (shop.store.moves().expect("moves").len() == 1).then_some(()));
+    assert_eq!(shop.place(), "north");
+    let id = shop.store.moves().expect("moves")[0].id;
+    let service = shop.service();
+    let cancelled = wait(|| {
+        Some(service.run("cancel-move", &json!({ "id": id.to_string() })))
+            .filter(|job| job["state"] == "done")
+    });
+    assert_eq!(cancelled["outcome"]["result"]["cancelled"], id.to_string());
+    assert_eq!((shop.store.moves().expect("moves").len(), shop.place().as_str()), (0, "north"));
+}
+
+#[test]
+fn shards_are_added_filled_and_copied() {
+    let shop = Shop::new();
+    let service = shop.service();
+    let done = |kind: &str, arguments: Value| {
+        let job = service.run(kind, &arguments);
+        assert_eq!(job["state"], "done", "{job}");
+        job["outcome"]["result"].clone()
+    };
+    done("add-shard", json!({ "name": "west", "directory": "west" }));
+    assert_eq!(done("split", json!({ "map": "orders", "at": "100", "to": "west" }))["rows"], 3);
+    assert_eq!(done("rebalance", json!({ "map": "orders", "onto": ["north"] }))["moved_rows"], 3);
+    assert_eq!(done("verify", json!({}))["tables"].as_array().map(Vec::len), Some(2));
+    done("upgrade", json!({ "table": "orders" }));
+    done("build", json!({}));
+    done("repair", json!({ "table": "orders" }));
+    done("expire", json!({}));
+    assert_eq!(done("drop-retired", json!({}))["dropped"], json!([]));
+    done("backup", json!({ "to": "copy" }));
+    let copy = Store::options().create(false).open(shop.files().join("copy")).expect("a copy");
+    assert_eq!(copy.shard_ids().len(), 3);
+    for (kind, arguments, expected) in [
+        ("backup", json!({ "to": "../copy" }), "within the directory"),
+        (
+            "add-shard",
+            json!({ "name": "east", "directory": "/elsewhere" }),
+            "directory for the files",
+        ),
+        ("move", json!({ "map": "orders", "keys": "..5", "to": "nowhere" }), "no shard `nowhere`"),
+        ("cancel-move", json!({ "id": "7" }), "no unfinished move `7`"),
+    ] {
+        let job = service.run(kind, &arguments);
+        let error = job["outcome"]["error"].as_str().unwrap_or_default();
+        assert_eq!(job["state"], "failed", "{job}");
+        assert!(error.contains(expected), "{error}");
+    }
+    let (_, metrics) = service.send("GET", "/admin/metrics", &[], "");
+    assert!(
+        metrics.contains("index_table_operations_failed_total{kind=\"backup\"} 1"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn a_table_moves_to_another_shard() {
+    let dir = plain(5);
+    let store = Store::open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    let service = Service::of(&store, |own| own);
+    let added = service.run("add-shard", &json!({ "name": "side", "directory": "side" }));
+    assert_eq!(added["state"], "done", "{added}");
+    let moved = service.run("move-table", &json!({ "table": "customers", "to": "side" }));
+    assert_eq!(moved["outcome"]["result"]["rows"], 5, "{moved}");
+    assert_eq!(customers.all(&store.read().expect("a snapshot")).count().expect("rows"), 5);
+}
+
+#[test]
+fn rows_are_loaded_with_and_without_types() {
+    let dir = plain(1);
+    let store = Store::open(dir.path().join("")).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    let files = tempfile::tempdir().expect("a directory");
+    let row = |id| serde_json::to_string(&customer(id)).expect("JSON");
+    fs::write(files.path().join("two"), format!("{}\n{}\n", row(2), row(3))).expect("a file");
+    fs::write(files.path().join("three"), format!("{}\n{}\n", row(3), row(4))).expect("a file");
+    let count = || customers.all(&store.read().expect("a snapshot")).count().expect("rows");
+    let arguments = |file: &str| json!({ "table": "customers", "file": file });
+    {
+        let service = Service::of(&store, |own| own.types::<(Customer,)>().files(files.path()));
+        let loaded = service.run("load", &arguments("two"));
+        assert_eq!(loaded["outcome"]["result"]["written"], 2, "{loaded}");
+        let refused = service.run("load", &arguments("three"));
+        assert_eq!((&refused["state"], count()), (&json!("failed"), 3), "{refused}");
+    }
+    let service = Service::of(&store, |own| own.files(files.path()));
+    let mut skip = arguments("three");
+    skip["on_duplicate"] = json!("skip");
+    let loaded = service.run("load", &skip);
+    assert_eq!(loaded["outcome"]["result"]["skipped"], 1, "{loaded}");
+    assert_eq!(count(), 4);
+    let verified = service.run("verify", &json!({}));
+    let error = verified["outcome"]["error"].as_str().unwrap_or_default();
+    assert!(error.contains("Operations::types"), "{verified}");
+    drop(service);
+    let service = Service::of(&store, |own| own);
+    let error = service.run("load", &skip)["outcome"]["error"].to_string();
+    assert!(error.contains("Operations::files"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_cancelled_load_loads_nothing() {
+    let dir = plain(1);
+    let store = Store::open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    let files = tempfile::tempdir().expect("a directory");
+    let pipe = files.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("a process").success());
+    let service = Service::of(&store, |own| own.types::<(Customer,)>().files(files.path()));
+    let id = service.start("load", &json!({ "table": "customers", "file": "pipe" }));
+    // Waits until the job reads the pipe.
+    let mut pipe = fs::OpenOptions::new().write(true).open(pipe).expect("a pipe");
+    let row = |id| serde_json::to_string(&customer(id)).expect("JSON") + "\n";
+    pipe.write_all(row(2).as_bytes()).expect("written");
+    assert_eq!(service.post(&format!("/{id}/cancel"), &json!({})).0, 200);
+    // The job may have ended already.
+    drop(pipe.write_all(row(3).as_bytes()));
+    let job = service.ended(&id);
+    drop(pipe);
+    assert_eq!(job["state"], "cancelled", "{job}");
+    assert_eq!(customers.all(&store.read().expect("a snapshot")).count().expect("rows"), 1);
+}
+
+#[test]
+fn the_audit_log_has_who_what_and_the_outcome() {
+    let (dir, shop) = (tempfile::tempdir().expect("a directory"), Shop::new());
+    let path = dir.path().join("audit.jsonl");
+    let service = Service::of(&shop.store, |own| own.audit_file(&path));
+    let id = shop.while_locked(|| {
+        let id = service.start("move", &to_south());
+        let headers = [bearer("another-one"), ("Content-Type", "application/json")];
+        let (status, _) = service.send("POST", &format!("{PATH}/{id}/cancel"), &headers, "{}");
+        assert_eq!(status, 200);
+        id
+    });
+    service.ended(&id);
+    let read = || -> Vec<Value> {
+        let text = fs::read_to_string(&path).expect("the log");
+        assert!(!text.contains(SECRET) && !text.contains("another-one"), "{text}");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let lines = wait(|| Some(read()).filter(|lines| lines.len() == 3));
+    for (line, (event, by, state)) in lines.iter().zip([
+        ("start", "alice", "running"),
+        ("cancel", "bob", "running"),
+        ("end", "alice", "cancelled"),
+    ]) {
+        assert_eq!(
+            (&line["event"], &line["by"], &line["state"], &line["job"], &line["arguments"]),
+            (&json!(event), &json!(by), &json!(state), &json!(id), &to_south()),
+        );
+        assert!(line["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
+    }
+    assert!(lines[2]["error"].is_string(), "{lines:?}");
+    // A job without its line does not start.
+    fs::remove_file(&path).expect("removed");
+    fs::create_dir(&path).expect("created");
+    let (status, refused) = service.post("/move", &to_south());
+    assert_eq!(status, 500, "{refused}");
+    assert_eq!(service.get("")["running"], json!([]));
+}
+
+#[test]
+fn the_command_speaks_to_the_service() {
+    let shop = Shop::new();
+    let service = shop.service();
+    let local = process::typed_fails(4, &["move"], shop.dir.path(), &["orders", "..50", "south"]);
+    assert!(local.contains("another process writes"), "{local}");
+    let moved = service.command_text(&["move", "orders", "..50", "south"]);
+    assert!(moved.starts_with("3 rows (") && moved.contains("moved in"), "{moved}");
+    assert_eq!(shop.place(), "south");
+    let moved = service.command_text(&["--json", "move", "orders", "..50", "north"]);
+    let moved: Value = serde_json::from_str(&moved).expect("JSON");
+    assert_eq!((&moved["rows"], moved["pause_seconds"].is_number()), (&json!(3), true));
+    let verified = service.command_text(&["verify", "orders"]);
+    assert!(verified.contains("orders"), "{verified}");
+
+    let error = service.command_fails(3, &["move", "orders", "..50", "nowhere"]);
+    assert!(error.contains("no shard `nowhere`"), "{error}");
+    let error = service.command_fails(2, &["backup", "../copy"]);
+    assert!(error.contains("within the directory"), "{error}");
+    let error = service.command_fails(3, &["job", "7"]);
+    assert!(error.contains("there is no job `7`"), "{error}");
+    let error = service.command_fails(2, &["job", "../x"]);
+    assert!(error.contains("is not the id of a job"), "{error}");
+
+    let jobs = service.command_text(&["jobs"]);
+    assert!(jobs.contains("move") && jobs.contains("failed") && jobs.contains("alice"), "{jobs}");
+    let jobs: Value =
+        serde_json::from_str(&service.command_text(&["--json", "jobs"])).expect("JSON");
+    let last = jobs["ended"][0]["id"].as_str().expect("a job").to_owned();
+    let shown = service.command_text(&["job", &last]);
+    assert!(shown.contains("backup, failed") && shown.contains("error: "), "{shown}");
+    let error = process::fails(2, &["status"], service.url().as_ref(), &[]);
+    assert!(error.contains(&format!("--url {} COMMAND", service.url())), "{error}");
+    let status = service.command_text(&["status"]);
+    assert!(status.starts_with("healthy\n") && status.contains(&last), "{status}");
+
+    shop.while_locked(|| {
+        let id = service.start("move", &to_south());
+        let error = service.command_fails(4, &["move", "orders", "..50", "south"]);
+        assert!(error.contains(&format!("job `{id}` is a `move` too")), "{error}");
+        service.command_text(&["cancel-job", &id]);
+        assert_eq!(service.get(&format!("/{id}"))["state"], "cancelling");
+    });
+}
+
+#[test]
+fn the_command_needs_the_token_of_operations() {
+    let dir = plain(3);
+    let store = Store::open(dir.path()).expect("a store");
+    let service = Service::of(&store, |own| own);
+    let call = |variables: &[(&str, &str)], arguments: &[&str]| {
+        let mut command = process::admin();
+        command.env_remove("INDEX_TABLE_OPERATIONS_TOKEN").envs(variables.iter().copied());
+        let output = command.args(["--url", &service.url()]).args(arguments).output();
+        let output = output.expect("a process");
+        let error = String::from_utf8(output.stderr).expect("text");
+        (output.status.code().expect("a code"), error)
+    };
+    let (code, error) = call(&[], &["jobs"]);
+    assert!(code == 2 && error.contains("--token-file"), "{error}");
+    let (code, error) = call(&[("INDEX_TABLE_TOKEN", SECRET)], &["jobs"]);
+    assert!(code == 2 && error.contains("INDEX_TABLE_OPERATIONS_TOKEN"), "{error}");
+    let (code, error) = call(&[("INDEX_TABLE_OPERATIONS_TOKEN", "wrong")], &["jobs"]);
+    assert!(code == 4 && error.contains("missing or wrong"), "{error}");
+    let file = dir.path().join("token");
+    fs::write(&file, format!("{SECRET}\n")).expect("a file");
+    let (code, error) = call(&[], &["--token-file", file.to_str().expect("text"), "jobs"]);
+    assert_eq!((code, error.as_str()), (0, ""));
+    let (code, error) = call(&[], &["--token-file", "missing", "jobs"]);
+    assert!(code == 2 && error.contains("`missing` has no token"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_command_leaves_its_job() {
+    let shop = Shop::new();
+    let service = shop.service();
+    let id = shop.while_locked(|| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("index-table"));
+        command.args(["--url", &service.url(), "move", "orders", "..50", "south"]);
+        command.env("INDEX_TABLE_OPERATIONS_TOKEN", SECRET).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("a process");
+        let id = wait(|| service.get("")["running"][0]["id"].as_str().map(str::to_owned));
+        // The handler is installed after the response with the id.
+        let error = wait(|| {
+            let process = interrupted(&child);
+            thread::sleep(Duration::from_millis(50));
+            assert!(process, "the signal was sent");
+            let ended = child.try_wait().expect("the process").is_some();
+            ended.then(|| {
+                let mut error = String::new();
+                let mut stream = child.stderr.take().expect("a pipe");
+                stream.read_to_string(&mut error).expect("text");
+                error
+            })
+        });
+        // A signal before the handler was installed ends the process without a message.
+        assert!(error.is_empty() || error.contains(&format!("cancel-job {id}")), "{error}");
+        id
+    });
+    assert_eq!(service.ended(&id)["state"], "done");
+}
+
+#[cfg(unix)]
+fn interrupted(child: &Child) -> bool {
+    let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// The variable with the directory of the store of a service in a process of its own.
+const PROCESS: &str = "INDEX_TABLE_TEST_SERVICE";
+
+/// A service in a process of its own, whose moves stop in the middle. Without the variable, it is no test.
+#[test]
+fn service_process() {
+    let Some(dir) = std::env::var_os(PROCESS) else { return };
+    let store = Store::open(Path::new(&dir)).expect("a store");
+    let orders = OrderRepository::open(&store).expect("a table");
+    let _codes = PostalCodeRepository::open(&store).expect("a table");
+    let service = Service::of(&store, |own| own);
+    println!("\nlistening on {}", service.address);
+    wait(|| (!store.moves().expect("moves").is_empty()).then_some(()));
+    let mut txn = store.write().expect("a transaction");
+    orders.insert(&mut txn, &order_row(107, 99)).expect("inserted");
+    // The move waits for the lock of its target.
+    thread::sleep(Duration::from_mins(5));
+}
+
+#[test]
+fn a_killed_service_leaves_a_move_that_resume_ends() {
+    let dir = sharded();
+    {
+        let store = Store::open(dir.path()).expect("a store");
+        let orders = OrderRepository::open(&store).expect("a table");
+        let more = (1000..9000).map(|number| order_row(7, number));
+        orders.bulk_load(&store, more).run().expect("a load");
+    }
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "service_process", "--nocapture"])
+        .env(PROCESS, dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let address = lines.find_map(|line| {
+        line.expect("text").strip_prefix("listening on ").map(|it| it.parse().expect("an address"))
+    });
+    let headers = [bearer(SECRET), ("Content-Type", "application/json")];
+    let address: SocketAddr = address.expect("an address");
+    let path = format!("{PATH}/move");
+    let (status, job) = send(address, "POST", &path, &headers, &to_south().to_string());
+    assert_eq!(status, 202, "{job}");
+    // The move is marked, and the transaction of the process locks its target.
+    let moves = || process::json_of(&["moves"], dir.path(), &[])["moves"].clone();
+    wait(|| moves().as_array().is_some_and(|all| !all.is_empty()).then_some(()));
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+
+    let shop = Shop::in_dir(dir);
+    let left = shop.store.moves().expect("moves");
+    assert_eq!((left.len(), shop.place().as_str()), (1, "north"));
+    let service = shop.service();
+    let resumed = service.command_text(&["resume-move", &left[0].id.to_string()]);
+    assert!(resumed.contains("moved in"), "{resumed}");
+    assert_eq!((shop.store.moves().expect("moves").len(), shop.place().as_str()), (0, "south"));
+    let all = shop.orders.all(&shop.store.read().expect("a snapshot")).count().expect("rows");
+    assert_eq!(all, 8006);
+}
