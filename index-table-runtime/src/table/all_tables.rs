@@ -215,7 +215,7 @@ impl Store {
     /// All numbers are exact in memory and on a server, at the cost of [`sizes`](Store::sizes), and if the file can't be
     /// sampled at the moment, because its first pages are being written.
     ///
-    /// Cost: at most about 500 pages for any number of rows. If the store has more than 20 packed indexes, about 20 pages for
+    /// Cost: at most about 500 pages for any number of rows. If the store has more than 15 packed indexes, about 20 pages for
     /// each of them; in a sharded store, for each of them in each shard.
     ///
     /// # Errors

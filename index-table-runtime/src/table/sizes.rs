@@ -23,7 +23,7 @@ use crate::{
 
 /// The number of leaves in the samples of all indexes. For each leaf, up to five pages are read: two branches, the leaf, the next leaf,
 /// and one page of the level that is read completely.
-const LEAVES: u64 = 80;
+const LEAVES: u64 = 60;
 
 /// The minimum number of leaves in the sample of an index in a shard.
 const LEAVES_OF_SHARD: u64 = 4;
