@@ -96,7 +96,8 @@ const ENDED: usize = 100;
 /// | `resume-move`, `cancel-move` | `id`, a text |
 /// | `backup` | `to` (`compact`, `no_check`) |
 /// | `drop-retired` | none |
-/// | `verify`, `repair`, `upgrade` | (`table`) |
+/// | `verify`, `upgrade` | (`table`) |
+/// | `repair` | (`table`, `delete_unreadable`) |
 /// | `build` | (`table`, `refuse_earlier_releases`) |
 /// | `expire` | (`table`, `limit`) |
 /// | `load` | `table`, `file` (`on_duplicate`: `fail`, `skip` or `replace`, `no_changes`) |
