@@ -1,10 +1,14 @@
 //! Requests to the page that a service mounts.
 
 use std::{
-    io::{self, Read as _, Write as _},
+    io::{
+        self,
+        ErrorKind::{TimedOut, WouldBlock},
+        Read as _, Write as _,
+    },
     net::{TcpStream, ToSocketAddrs as _},
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -15,8 +19,13 @@ use crate::{
 /// The time limit for connecting, and for each read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The time limit for a whole response.
+const WHOLE: Duration = Duration::from_secs(60);
+
 /// The maximum length of a response.
-const LONGEST: u64 = 16 << 20;
+const LONGEST: usize = 16 << 20;
+
+const NO_ANSWER: &str = "it has not answered in time";
 
 /// The page of a service.
 pub(crate) struct Page<'p> {
@@ -90,9 +99,14 @@ impl<'p> Page<'p> {
         let slash = if path.is_empty() { "" } else { "/" };
         let has_port = host.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok());
         let with_port = if has_port { (*host).to_owned() } else { format!("{host}:80") };
-        let address = with_port.to_socket_addrs()?.next();
-        let address = address.ok_or_else(|| io::Error::other("it has no address"))?;
-        let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let mut stream = Err(io::Error::other("it has no address"));
+        for address in with_port.to_socket_addrs()? {
+            stream = TcpStream::connect_timeout(&address, PATIENCE);
+            if stream.is_ok() {
+                break;
+            }
+        }
+        let mut stream = stream?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let token = self.token.map(|token| format!("Authorization: Bearer {token}\r\n"));
@@ -107,8 +121,25 @@ impl<'p> Page<'p> {
             "{method} /{path}{slash}{name} HTTP/1.0\r\nHost: {host}\r\n{token}{content}\r\n{json}"
         );
         stream.write_all(request.as_bytes())?;
-        let mut answer = String::new();
-        stream.take(LONGEST).read_to_string(&mut answer)?;
-        Ok(answer)
+        let (begun, mut answer, mut piece) = (Instant::now(), Vec::new(), [0; 8192]);
+        loop {
+            let read = match stream.read(&mut piece) {
+                // Unix has the first kind for a time limit, and Windows the second.
+                Err(error) if matches!(error.kind(), WouldBlock | TimedOut) => {
+                    return Err(io::Error::other(NO_ANSWER));
+                }
+                read => read?,
+            };
+            answer.extend(piece.get(..read).unwrap_or_default());
+            if read == 0 {
+                return String::from_utf8(answer).map_err(io::Error::other);
+            }
+            if answer.len() > LONGEST {
+                return Err(io::Error::other("the answer is too long"));
+            }
+            if begun.elapsed() > WHOLE {
+                return Err(io::Error::other(NO_ANSWER));
+            }
+        }
     }
 }

@@ -371,7 +371,9 @@ impl<'s> Undo<'s> {
             left.push(own.id.to_string());
         }
         if left.is_empty() && out.is_cancelled() {
-            return Err(Failure::other("the move was cancelled, and its copies were removed"));
+            return Err(Failure::other(
+                "the move was cancelled, and the copies of keys that had not moved were removed",
+            ));
         }
         let left = left.join(", ");
         Err(Failure::other(format!(

@@ -226,8 +226,14 @@ fn follow(out: &Output, page: &Page<'_>, begun: Value, id: &str) -> Result<Value
 fn finish(out: &Output, job: &Value, id: &str) -> Result<(), Failure> {
     let outcome = at(job, "/outcome");
     let text = at(outcome, "/text").as_str().unwrap_or_default();
-    if !at(outcome, "/result").is_null() {
-        out.put(at(outcome, "/result"), |lines| lines.write_all(text.as_bytes()))?;
+    let (result, only_text) = (at(outcome, "/result"), json!({ "text": text }));
+    let is_left_out = result.is_null() && !text.is_empty();
+    if is_left_out {
+        out.note("the service left out the whole result, which is too long; this is its beginning");
+    }
+    if is_left_out || !result.is_null() {
+        let result = if is_left_out { &only_text } else { result };
+        out.put(result, |lines| lines.write_all(text.as_bytes()))?;
     }
     let Some(error) = at(outcome, "/error").as_str() else { return Ok(()) };
     let code = Code::of(at(outcome, "/code").as_u64().unwrap_or_default());
@@ -295,6 +301,14 @@ fn status(out: &Output, page: &Page<'_>) -> Result<(), Failure> {
     let answer = page.get("healthz")?;
     let health: Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let Some(reasons) = at(&health, "/reasons").as_array() else {
+        let mut grid = grid(&all);
+        let value = json!({
+            "healthy": null,
+            "reasons": [],
+            "running": at(&all, "/running"),
+            "ended": at(&all, "/ended"),
+        });
+        out.put(&value, |text| out.grid(text, &mut grid))?;
         let reason = format!("`healthz` has no JSON, and the status {}", answer.status);
         return Err(page.unavailable(&reason));
     };

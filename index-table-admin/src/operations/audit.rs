@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -45,8 +45,15 @@ impl Audit {
             "error": error,
         });
         let mut file = self.file(path)?;
+        // A full disk can have cut the last line.
+        let is_cut = file.seek(SeekFrom::End(-1)).is_ok() && {
+            let mut last = [0];
+            file.read_exact(&mut last)?;
+            last != *b"\n"
+        };
+        let start = if is_cut { "\n" } else { "" };
         // One call, so that a line is whole or missing.
-        file.write_all(format!("{line}\n").as_bytes())?;
+        file.write_all(format!("{start}{line}\n").as_bytes())?;
         file.sync_data()
     }
 
@@ -58,7 +65,7 @@ impl Audit {
             fs::rename(path, earlier)?;
         }
         let mut options = OpenOptions::new();
-        options.create(true).append(true);
+        options.read(true).create(true).append(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         options.open(path)
@@ -115,6 +122,19 @@ mod tests {
         for field in ["event=\"start\"", "by=\"alice\"", "job=\"7\"", "{\"table\":\"a\"}"] {
             assert!(fields.contains(field), "{fields}");
         }
+    }
+
+    #[test]
+    fn a_cut_line_does_not_damage_the_next() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("audit.jsonl");
+        fs::write(&path, "{\"event\":\"sta").expect("a file");
+        let job = Job::new("7".to_owned(), ("verify", true), json!({}), "alice");
+        Audit::new(Some(path.clone())).write("start", "alice", &job).expect("written");
+        let text = fs::read_to_string(path).expect("a file");
+        let last = text.lines().last().expect("a line");
+        assert!(serde_json::from_str::<serde_json::Value>(last).is_ok(), "{text}");
+        assert_eq!(text.lines().count(), 2);
     }
 
     #[test]

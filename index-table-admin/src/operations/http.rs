@@ -96,16 +96,17 @@ impl Operations {
 }
 
 async fn list(State(operations): State<Arc<Operations>>) -> Response {
-    let (running, ended) = operations.registry.jobs();
-    let shown = |jobs: Vec<Arc<Job>>| jobs.iter().map(|job| job.json(false)).collect::<Vec<_>>();
-    answer(StatusCode::OK, &json!({ "running": shown(running), "ended": shown(ended) }))
+    blocking(move || {
+        let (running, ended) = operations.registry.jobs();
+        let shown =
+            |jobs: Vec<Arc<Job>>| jobs.iter().map(|job| job.json(false)).collect::<Vec<_>>();
+        answer(StatusCode::OK, &json!({ "running": shown(running), "ended": shown(ended) }))
+    })
+    .await
 }
 
 async fn one(State(operations): State<Arc<Operations>>, Path(id): Path<String>) -> Response {
-    match operations.registry.find(&id) {
-        Ok(job) => answer(StatusCode::OK, &job.json(true)),
-        Err(refusal) => refusal.response(),
-    }
+    change(StatusCode::OK, move || operations.registry.find(&id)).await
 }
 
 async fn start(
@@ -154,20 +155,27 @@ async fn arguments(body: Body) -> Result<Value, Response> {
     })
 }
 
-/// Runs a change on the blocking pool, because it writes the audit log.
+/// Answers on the blocking pool with the job that a request has found or changed.
 async fn change(
     status: StatusCode,
     change: impl FnOnce() -> Result<Arc<Job>, Refusal> + Send + 'static,
 ) -> Response {
-    match tokio::task::spawn_blocking(change).await {
-        Ok(Ok(job)) => answer(status, &job.json(true)),
-        Ok(Err(refusal)) => refusal.response(),
-        Err(_) => refused(
+    blocking(move || match change() {
+        Ok(job) => answer(status, &job.json(true)),
+        Err(refusal) => refusal.response(),
+    })
+    .await
+}
+
+/// Runs a request on the blocking pool: another one can hold the lock of the jobs while it writes the audit log.
+async fn blocking(request: impl FnOnce() -> Response + Send + 'static) -> Response {
+    tokio::task::spawn_blocking(request).await.unwrap_or_else(|_| {
+        refused(
             StatusCode::INTERNAL_SERVER_ERROR,
             Code::Other,
             "the request has failed; `GET /operations` lists the jobs",
-        ),
-    }
+        )
+    })
 }
 
 impl Refusal {

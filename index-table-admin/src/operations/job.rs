@@ -11,7 +11,10 @@ use std::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{commands::streams::shown as time, failure::Failure};
+use crate::{
+    commands::streams::shown as time,
+    failure::{Code, Failure},
+};
 
 /// The maximum number of notes of a job.
 const NOTES: usize = 100;
@@ -154,10 +157,14 @@ impl Job {
         let mut live = self.live();
         let state = match &outcome {
             Ok(()) => State::Done,
-            Err(_) if self.is_stopping() => State::Cancelled,
+            // Damage that is found meanwhile is no consequence of the cancellation.
+            Err(failure) if self.is_stopping() && failure.code != Code::Damage => State::Cancelled,
             Err(_) => State::Failed,
         };
-        let error = outcome.err().map(|failure| (failure.code as u8, cut(&failure.message, TEXT)));
+        let error = outcome.err().map(|failure| {
+            let code = if state == State::Cancelled { Code::Interrupted } else { failure.code };
+            (code as u8, cut(&failure.message, TEXT))
+        });
         live.end = Some(End { at: SystemTime::now(), state, error });
     }
 

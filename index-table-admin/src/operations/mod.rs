@@ -114,7 +114,8 @@ const ENDED: usize = 100;
 /// A cancelled job ends at its next batch or table. Of a `move`, `split` or `move-table`, the copies are then removed, unless the new
 /// shard has the keys already: the job then goes on. A `rebalance` keeps the moves that have ended, and a `resume-move` leaves its
 /// move unfinished. A `load` loads nothing, or without the types of the rows, whole batches. `add-shard`, `cancel-move`, `backup` and
-/// `drop-retired` can't be cancelled.
+/// `drop-retired` can't be cancelled. While a move waits for another job that the store does not run beside it, such as a `backup`, it does
+/// not end. The exit code of a cancelled job is 130.
 ///
 /// # The end of the service
 ///
@@ -125,7 +126,8 @@ const ENDED: usize = 100;
 /// # The audit log
 ///
 /// The start of each job, its cancellation and its end are events of `tracing` with the target `index_table_admin::operations`, and lines of
-/// an [`audit_file`](Operations::audit_file).
+/// an [`audit_file`](Operations::audit_file). A process that is killed leaves the start of a job without its end. Refused requests are not
+/// logged.
 ///
 /// # Examples
 ///
@@ -163,18 +165,20 @@ const ENDED: usize = 100;
 pub struct Operations {
     service: Service,
     tokens: Vec<(String, String)>,
+    has_rows: bool,
     has_all_rows: bool,
     registry: Arc<Registry>,
     _stopper: Arc<Stopper>,
 }
 
 impl Operations {
-    /// Creates the operations of a store. Without a [`token`](Operations::token), each request is refused.
+    /// Creates the operations of a store. Create them once, and clone them: each value has jobs of its own. Without a [`token`](Operations::token), each request is refused.
     pub fn new(store: &Store) -> Self {
         let registry = Arc::new(Registry::new());
         Self {
             service: Service { store: store.clone(), types: Vec::new(), files: None },
             tokens: Vec::new(),
+            has_rows: false,
             has_all_rows: false,
             _stopper: Arc::new(Stopper(Arc::clone(&registry))),
             registry,
@@ -184,17 +188,23 @@ impl Operations {
     /// Accepts requests with this secret, as requests of `name`, which is in each job and in the audit log. May be called several
     /// times, so that each operator has a token.
     ///
-    /// Take at least 16 random bytes, as text without spaces. An empty secret is never accepted. Secrets are compared in a time
+    /// Take at least 16 random bytes, as text without spaces; those at its ends are left out. An empty secret is never accepted. Secrets are compared in a time
     /// that depends on their lengths only. The router has no encryption: put it behind a proxy with TLS, or listen on this machine.
     pub fn token(mut self, name: impl Into<String>, secret: impl Into<String>) -> Self {
-        self.tokens.push((name.into(), secret.into()));
+        self.tokens.push((name.into(), secret.into().trim().to_owned()));
         self
     }
 
-    /// Sets the types of the rows, which `verify`, `repair`, `upgrade`, `build` and `expire` need. The page shows these rows as
-    /// [`router_with_rows`](crate::router_with_rows) does.
+    /// Sets the types of the rows, which `verify`, `repair`, `upgrade`, `build` and `expire` need. The page does not show
+    /// their rows, unless [`rows`](Operations::rows) is called.
     pub fn types<T: Tables>(mut self) -> Self {
         self.service.types = typed::declared::<T>();
+        self
+    }
+
+    /// Shows the rows of the [types](Operations::types) on the page, as [`router_with_rows`](crate::router_with_rows) does.
+    pub const fn rows(mut self) -> Self {
+        self.has_rows = true;
         self
     }
 
@@ -230,6 +240,7 @@ impl Operations {
     /// requests to `/operations` through with their header `Authorization`.
     pub fn router(&self) -> Router {
         let Self { service: Service { store, types, .. }, registry, has_all_rows, .. } = self;
+        let types = if self.has_rows { types.as_slice() } else { &[] };
         let page = page::with_operations((store, types), registry, *has_all_rows);
         page.merge(http::routes(self.clone()))
     }
@@ -311,6 +322,7 @@ enum Refusal {
 impl Registry {
     fn new() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let prefix = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
         let table = Table {
             last: 0,
             running: Vec::new(),
@@ -319,7 +331,7 @@ impl Registry {
             audit: Audit::new(None),
             is_closed: false,
         };
-        Self { prefix: since.as_secs(), table: Mutex::new(table), ended: Condvar::new() }
+        Self { prefix, table: Mutex::new(table), ended: Condvar::new() }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -356,11 +368,10 @@ impl Registry {
         let (registry, own, service) = (Arc::clone(self), Arc::clone(&job), service.clone());
         let run = move || {
             let out = Output::of_job(Arc::clone(&own));
-            let outcome = catch_unwind(AssertUnwindSafe(|| checked(|| work.run(&out, &service))));
-            let outcome = outcome.unwrap_or_else(|panic| Err(panicked(&*panic)));
-            // The store can be closed when the job has ended.
-            drop(service);
-            registry.end(&own, outcome);
+            // The store is dropped here, so it can be closed when the job has ended.
+            let work = move || checked(|| work.run(&out, &service));
+            let outcome = catch_unwind(AssertUnwindSafe(work));
+            registry.end(&own, outcome.unwrap_or_else(|panic| Err(panicked(&*panic))));
         };
         table.running.push(Arc::clone(&job));
         if let Err(error) = thread::Builder::new().name(format!("job-{kind}")).spawn(run) {

@@ -129,7 +129,13 @@ impl Work {
             Self::Expire(own) => own.run(out, &service.opened()?, types),
             Self::Load(own) => {
                 let opened = Opened { store: store.clone() };
-                own.run(out, (&opened, &service.file(&own.file)?), types)
+                let file = service.file(&own.file)?;
+                // A pipe without a writer would never end.
+                if file.metadata().is_ok_and(|file| !file.is_file()) {
+                    let message = format!("`{}` is not a file", shown(&own.file));
+                    return Err(Failure::arguments(message));
+                }
+                own.run(out, (&opened, &file), types)
             }
         }
     }
