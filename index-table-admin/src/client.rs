@@ -20,7 +20,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The time limit for a whole response.
-const WHOLE: Duration = Duration::from_secs(60);
+const WHOLE: Duration = Duration::from_mins(1);
 
 /// The maximum length of a response.
 const LONGEST: usize = 16 << 20;
