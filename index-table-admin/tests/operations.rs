@@ -519,6 +519,22 @@ fn rows_are_loaded_with_and_without_types() {
 }
 
 #[test]
+fn the_page_has_the_rows_of_types_on_request_only() {
+    let dir = plain(1);
+    let store = Store::open(dir.path()).expect("a store");
+    let _customers = CustomerRepository::open(&store).expect("a table");
+    for (has_rows, status) in [(false, 404), (true, 200)] {
+        let service = Service::of(&store, |own| {
+            let own = own.types::<(Customer,)>();
+            if has_rows { own.rows() } else { own }
+        });
+        let export = service.send("GET", "/admin/export/customers?form=jsonl", &[], "");
+        assert_eq!(export.0, status, "{export:?}");
+        assert_eq!(export.1.contains("1@example.com"), has_rows, "{export:?}");
+    }
+}
+
+#[test]
 fn a_cancelled_load_loads_nothing() {
     let dir = plain(1);
     let store = Store::open(dir.path()).expect("a store");
