@@ -51,7 +51,7 @@ pub(crate) struct Output {
     pub(crate) is_terminal: bool,
     /// Whether a bar is shown beside lines of the output: the error stream is a terminal, and the output is not.
     pub(crate) progress_beside: bool,
-    /// The job of a service that gets the results instead of the streams of this process.
+    /// A service's job, which gets the results instead of the streams of this process.
     pub(crate) job: Option<Arc<Job>>,
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn backup(
 #[derive(Debug, Args, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Copied {
-    /// The directory of the copy, in the directory of files of the service.
+    /// The directory of the copy, within the service's directory of files.
     pub(crate) to: PathBuf,
     /// Leave out free pages.
     #[arg(long)]

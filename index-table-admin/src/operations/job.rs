@@ -19,7 +19,7 @@ use crate::{
 /// The maximum number of notes of a job.
 const NOTES: usize = 100;
 
-/// The maximum bytes of the text of a result, and of a result as JSON. A longer text is cut, and a longer result left out.
+/// The maximum bytes that a job keeps of its text, and of its result as JSON. A longer text is cut, and a longer result left out.
 const TEXT: usize = 64 << 10;
 const RESULT: usize = 256 << 10;
 

@@ -276,7 +276,7 @@ impl Drop for Stopper {
 /// The jobs of a service.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// The first part of each id, so that a job of an earlier process is not taken for one of this process.
+    /// The first part of each id. It differs from that of an earlier process.
     prefix: u64,
     table: Mutex<Table>,
     /// A job has ended.
@@ -432,7 +432,7 @@ impl Registry {
         (table.running.clone(), table.ended.iter().rev().cloned().collect())
     }
 
-    /// Returns the number of running and of failed jobs of each kind.
+    /// For each kind, returns how many jobs run, and how many have failed.
     pub(crate) fn counts(&self) -> Vec<(&'static str, usize, u64)> {
         let table = self.table();
         let count = |(kind, _): (&'static str, bool)| {
