@@ -1,6 +1,6 @@
 //! Rows as JSON lines, and the errors of loading them, with the numbers of the lines.
 
-use std::io;
+use std::io::{self, BufRead, Read as _};
 
 use index_table::{Error, json::from_known_fields};
 use serde::{Serialize, de::DeserializeOwned};
@@ -9,6 +9,36 @@ use crate::failure::Failure;
 
 /// The number of a row, and of an earlier row of the load with the same key.
 pub(crate) type FailedRow = (u64, Option<u64>);
+
+/// The maximum bytes of a row as JSON, which is in memory as a whole.
+pub(crate) const LONGEST: u64 = 256 << 20;
+
+/// Reads a line with its end in place of the last one. Returns the number of its bytes: 0 at the end of the input.
+pub(crate) fn read_line(input: &mut dyn BufRead, line: &mut String) -> io::Result<usize> {
+    bounded(input, line, LONGEST)
+}
+
+fn bounded(input: &mut dyn BufRead, line: &mut String, longest: u64) -> io::Result<usize> {
+    let mut bytes = std::mem::take(line).into_bytes();
+    bytes.clear();
+    // One byte more shows that a line is too long.
+    let read = input.take(longest + 1).read_until(b'\n', &mut bytes)?;
+    let invalid = |reason| io::Error::new(io::ErrorKind::InvalidData, reason);
+    if read as u64 > longest {
+        return Err(invalid(format!("it has more than {longest} bytes")));
+    }
+    *line = String::from_utf8(bytes).map_err(|error| invalid(error.to_string()))?;
+    Ok(read)
+}
+
+/// Returns the lines of an input, with their ends.
+pub(crate) fn lines_of(input: &mut dyn BufRead) -> impl Iterator<Item = io::Result<String>> {
+    std::iter::from_fn(move || {
+        let mut line = String::new();
+        let read = read_line(input, &mut line);
+        read.map(|read| (read > 0).then_some(line)).transpose()
+    })
+}
 
 /// The lines that were read.
 #[derive(Debug, Default)]
@@ -143,6 +173,15 @@ impl From<Error> for LoadError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_length_of_a_line_is_bounded() {
+        let (mut input, mut line) = ("1234\n12345\n".as_bytes(), String::new());
+        assert_eq!(bounded(&mut input, &mut line, 5).expect("short enough"), 5);
+        assert_eq!(line, "1234\n");
+        let error = bounded(&mut input, &mut line, 5).expect_err("too long");
+        assert_eq!(error.to_string(), "it has more than 5 bytes");
+    }
 
     #[test]
     fn rows_are_found_in_their_lines() {

@@ -14,7 +14,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     failure::Failure,
-    lines::{Lines, LoadError},
+    lines::{Lines, LoadError, lines_of},
 };
 
 /// The types of rows that [`main`](crate::main) works with: a tuple of structs with `#[derive(IndexTable)]`, of up to 64.
@@ -244,7 +244,7 @@ impl<R: Row> Typed for Opened<R> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Loaded, Failure> {
         let (mut read, failed) = (Lines::default(), Cell::new(None));
-        let rows = lines.lines().filter_map(|line| read.row::<R>(line));
+        let rows = lines_of(lines).filter_map(|line| read.row::<R>(line));
         let load = self.table.bulk_load(store, rows).on_duplicate(how.on_duplicate);
         let load = if how.notes_changes { load } else { load.without_changes() };
         let load = load.on_failed_row(|row, earlier| failed.set(Some((row, earlier))));

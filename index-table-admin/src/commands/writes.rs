@@ -14,14 +14,12 @@ use crate::{
     cli::Written,
     failure::{Code, Failure},
     interrupt::{is_stopping, stop_on_ctrl_c},
+    lines::{LONGEST, read_line},
     names::unknown,
     open::Opened,
     output::Output,
     typed::{Declared, Loaded, Typed},
 };
-
-/// The maximum bytes of a row as JSON.
-const LONGEST: u64 = 256 << 20;
 
 /// The maximum rows of a batch, which is a transaction, and about the maximum bytes of their lines.
 const ROWS: usize = 1024;
@@ -219,10 +217,8 @@ impl PlainLoad<'_> {
 fn read(lines: &mut dyn BufRead, at: &mut u64) -> Result<Batch, String> {
     let (mut batch, mut line) = (Batch::default(), String::new());
     while batch.rows.len() < ROWS && batch.bytes < BYTES {
-        line.clear();
         let failed = |error: &dyn std::fmt::Display| format!("line {}: {error}", *at + 1);
-        let len =
-            (&mut *lines).take(LONGEST).read_line(&mut line).map_err(|error| failed(&error))?;
+        let len = read_line(lines, &mut line).map_err(|error| failed(&error))?;
         if len == 0 {
             break;
         }
