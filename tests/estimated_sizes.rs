@@ -140,6 +140,37 @@ fn estimates_of_skewed_indexes_are_within_the_documented_factor() -> Result<()> 
     check(&store, &expected)
 }
 
+/// Packed indexes of a few rows.
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(first)]
+#[index(second)]
+#[index(third)]
+#[index(fourth)]
+struct Small {
+    #[primary_key]
+    id: u32,
+    first: u32,
+    second: u32,
+    third: u32,
+    fourth: u32,
+}
+
+#[test]
+fn small_indexes_take_no_pages_from_the_samples_of_large_ones() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, _people) = one(dir.path(), 100_000)?;
+    let smalls = SmallRepository::open(&store)?;
+    let small = Small { id: 1, first: 1, second: 2, third: 3, fourth: 4 };
+    store.transaction(|txn| smalls.insert(txn, &small))?;
+    let both = store.estimated_sizes()?;
+    assert_eq!(both.len(), 2);
+    assert!(both[1].indexes.iter().all(|index| index.entries_exact && index.entries == 1));
+    drop(smalls);
+    // The samples of one state are the same.
+    assert_eq!(store.estimated_sizes()?, both[..1]);
+    Ok(())
+}
+
 #[test]
 fn small_tables_and_other_engines_are_counted() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");

@@ -59,10 +59,8 @@ async fn estimates_are_marked() {
     let (_, page) = get(&router, "/").await;
     assert!(page.contains("<strong>40,000</strong> rows"), "rows are exact: {page}");
     assert_eq!(page.matches('≈').count(), 1, "{page}");
-    for (path, estimates) in [("/table/visits", 0), ("/table/visits/place", 1)] {
-        let (_, page) = get(&router, path).await;
-        assert!(page.matches('≈').count() >= estimates, "{page}");
-    }
+    let (_, page) = get(&router, "/table/visits/place").await;
+    assert!(page.contains('≈'), "{page}");
     let (_, metrics) = get(&router, "/metrics").await;
     assert!(metrics.contains("index_table_rows{table=\"visits\"} 40000\n"), "{metrics}");
     let entries = "index_table_index_entries{table=\"visits\",index=\"place\"} ";

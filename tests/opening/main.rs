@@ -8,10 +8,10 @@ mod limits;
 mod many;
 mod misuse;
 #[cfg(target_os = "linux")]
-#[cfg(target_os = "linux")]
 #[path = "../support/nobody.rs"]
 mod nobody;
 mod other_declarations;
+#[cfg(target_os = "linux")]
 #[path = "../support/privileges.rs"]
 mod privileges;
 mod read_only;

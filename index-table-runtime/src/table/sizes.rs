@@ -120,8 +120,18 @@ impl<'t> Whole<'t> {
     fn sampled_sources(&self) -> u64 {
         let indexes = (0..self.table.schema.indexes.len()).map(Source::Index);
         let sources = [Source::Facts].into_iter().chain(indexes);
-        sources.filter(|source| self.is_packed(*source) || self.is_sorted_out(*source)).count()
-            as u64
+        let is_sampled = |source: &Source| {
+            (self.is_packed(*source) || self.is_sorted_out(*source)) && self.is_large(*source)
+        };
+        sources.filter(is_sampled).count() as u64
+    }
+
+    /// Whether a source has so many leaves that it is not counted in each case.
+    fn is_large(&self, source: Source) -> bool {
+        let leaves = self.own_parts().map(|part| part.reader.leaves_of(source));
+        // An unknown number can be large.
+        let leaves = leaves.map(|leaves| leaves.ok().flatten().unwrap_or(u64::MAX));
+        leaves.fold(0, u64::saturating_add) > LEAVES_OF_SHARD * COUNTED
     }
 
     fn is_packed(&self, source: Source) -> bool {

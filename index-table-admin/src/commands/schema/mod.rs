@@ -118,7 +118,7 @@ fn show(out: &Output, opened: &Opened) -> Result<(), Failure> {
     let schema = opened.store.recorded_schema()?;
     // Sizes are of open tables.
     let _tables = opened.recorded(out)?;
-    let sizes = opened.store.estimated_sizes()?;
+    let sizes = opened.store.sizes()?;
     let mut document =
         serde_json::to_value(&schema).map_err(|error| Failure::other(error.to_string()))?;
     let tables = document.get_mut("tables").and_then(Value::as_array_mut);
@@ -142,14 +142,13 @@ fn show(out: &Output, opened: &Opened) -> Result<(), Failure> {
 }
 
 fn stored(size: &TableSize) -> Value {
-    let indexes = size.indexes.iter().map(|it| (it.name, it.entries, it.entries_exact, it.bytes));
-    let groups = size.aggregates.iter().map(|it| (it.name, it.groups, true, it.bytes));
-    let indexes = indexes.chain(groups).map(|(name, entries, is_exact, bytes)| {
-        json!({ "name": name, "entries": entries, "entries_exact": is_exact, "bytes": bytes })
-    });
+    let indexes = size.indexes.iter().map(|it| (it.name, it.entries, it.bytes));
+    let groups = size.aggregates.iter().map(|it| (it.name, it.groups, it.bytes));
+    let indexes = indexes
+        .chain(groups)
+        .map(|(name, entries, bytes)| json!({ "name": name, "entries": entries, "bytes": bytes }));
     let indexes = indexes.collect::<Vec<_>>();
-    let (rows, rows_exact) = (size.rows, size.rows_exact);
-    json!({ "rows": rows, "rows_exact": rows_exact, "bytes": size.bytes, "indexes": indexes })
+    json!({ "rows": size.rows, "bytes": size.bytes, "indexes": indexes })
 }
 
 /// Compares the tables with the declarations of the program.
