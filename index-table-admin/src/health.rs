@@ -72,7 +72,7 @@ pub struct Reason {
 /// A disk is nearly full with less than 1 % or 16 MiB left, but not with more than 10 %. A map is nearly full with 90 % of its limit in
 /// use. Copies, consumers, queues and readers are reasons after an hour.
 ///
-/// Cost: that of [`Store::data_files`], and reads of the catalog, of each root, and of queues and consumers.
+/// Cost: that of [`Store::data_files`]. The catalog, each root, the queues and the consumers are read too.
 ///
 /// # Examples
 ///

@@ -478,9 +478,14 @@ fn shortened(cell: &str, room: usize) -> String {
     kept + "…"
 }
 
+/// Returns the mark before a number, which an estimate has.
+pub(crate) const fn mark(is_exact: bool) -> &'static str {
+    if is_exact { "" } else { "≈" }
+}
+
 /// Shows a number with a mark if it is an estimate.
 pub(crate) fn about(number: u64, is_exact: bool) -> String {
-    format!("{}{number}", if is_exact { "" } else { "≈" })
+    format!("{}{number}", mark(is_exact))
 }
 
 /// Shows a number of bytes with a unit.

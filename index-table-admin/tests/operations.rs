@@ -720,7 +720,7 @@ fn interrupted(child: &Child) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// The variable with the directory of the store of a service in a process of its own.
+/// The variable with a store's directory, for a service in a process of its own.
 const PROCESS: &str = "INDEX_TABLE_TEST_SERVICE";
 
 /// A service in a process of its own, whose moves stop in the middle. Without the variable, it is no test.

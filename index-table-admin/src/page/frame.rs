@@ -5,7 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use maud::{DOCTYPE, Markup, html};
 
 use super::Page;
-use crate::output::bytes;
+use crate::output::{bytes, mark};
 
 /// The place of a view among the views of the page.
 pub(super) struct View<'v> {
@@ -187,7 +187,7 @@ pub(super) fn number(number: u64) -> Markup {
 
 /// Shows a number with a mark if it is an estimate.
 pub(super) fn counted(number: u64, is_exact: bool) -> String {
-    format!("{}{}", if is_exact { "" } else { "≈" }, grouped(number))
+    format!("{}{}", mark(is_exact), grouped(number))
 }
 
 pub(super) fn size(size: u64) -> Markup {

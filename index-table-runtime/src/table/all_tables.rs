@@ -202,7 +202,7 @@ impl Store {
 
     /// Returns the sizes of [`sizes`](Store::sizes) from a limited number of pages, for overviews and monitoring.
     ///
-    /// The engine keeps the numbers of rows, of groups, and of the entries of most indexes, and these numbers are exact. The
+    /// The engine counts rows, groups, and the entries of most indexes, and these numbers are exact. The
     /// others are estimated, and [`entries_exact`](IndexSize::entries_exact) is false for them:
     ///
     /// - the entries of an index that packs several primary keys into a block: a normalized index with primary keys
@@ -284,7 +284,7 @@ impl Store {
         sizes::measure(tables, txn, Counting::Exact, &mut Err)
     }
 
-    /// Returns the number of rows of all tables in one shard, and the bytes of these rows and of their entries.
+    /// Counts the rows of all tables in one shard. Returns their number, and their bytes with those of their entries.
     pub(super) fn rows_and_bytes_on(&self, shard: &ShardId) -> Result<[u64; 2]> {
         sizes::rows_and_bytes(&self.inner.tables_in_use(), &self.read_on(shard)?)
     }

@@ -55,7 +55,7 @@ pub(super) fn measure(
     Ok(sizes)
 }
 
-/// Returns the number of rows of tables, and the bytes of their rows and index entries. No entries are counted.
+/// Counts the rows of tables. Returns their number, and their bytes with those of their entries, which are not counted.
 pub(super) fn rows_and_bytes(tables: &[Arc<OpenTable>], txn: &ReadTxn<'_>) -> Result<[u64; 2]> {
     let (mut rows, mut bytes) = (0, 0);
     for table in tables {
@@ -288,8 +288,8 @@ impl<'t> Whole<'t> {
 impl Part<'_> {
     /// Estimates the number of entries from leaves; `None` if no sample can be taken at the moment.
     ///
-    /// The number of leaves is known, and the entries of a leaf differ less than those of a block: most indexes have blocks of one entry
-    /// and blocks of a hundred.
+    /// The number of leaves is known, and leaves differ less in their entries than blocks do: most indexes have blocks of one entry and
+    /// blocks of a hundred.
     fn sample(&self, source: Source, most: u64) -> Result<Option<Sample>> {
         let Some(leaves) = self.reader.leaves_of(source)? else { return Ok(None) };
         let (mut sample, mut represented, mut last) = (Sample { all: 0.0, own: 0.0 }, 0.0, None);

@@ -103,8 +103,8 @@ pub(in crate::store) fn restore_shards(
     Ok(CommitNumber::of_shards(stamps))
 }
 
-/// Returns the first time of a part of an archive to which all shards can be restored, of these times of its bases; `None` if there is
-/// none.
+/// Returns the first of these times to which all shards can be restored from one generation; `None` if there is none. A store can be
+/// restored to no time before that of a base.
 pub(in crate::store) fn first_restorable(
     archive: &Archive,
     generation: u64,
