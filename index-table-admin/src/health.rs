@@ -6,7 +6,9 @@ use std::{
 };
 
 use index_table::{
-    __private::admin::RecordedTables, Error, IndexState, Store, report::FollowerLag,
+    __private::admin::{RecordedArchive, RecordedTables},
+    Error, IndexState, Store,
+    report::FollowerLag,
 };
 use serde::Serialize;
 
@@ -14,6 +16,9 @@ use crate::{output::bytes, server::shown};
 
 /// The bytes below which a large disk is nearly full.
 const LEFT: u64 = 16 << 20;
+
+/// The age from which commits that an archive lacks are a reason in another process than the writer, which copies them within a second.
+const LATE: Duration = Duration::from_mins(1);
 
 /// The age from which a copy, a consumer or a reader is a reason.
 const OLD: Duration = Duration::from_hours(1);
@@ -64,8 +69,8 @@ pub struct Reason {
 
 /// Returns the health of an open store, as the command `status`, the page's path `/healthz` and a service see it.
 ///
-/// Only the process that writes a store knows its archive, journal and commits, how far its map can grow, and whether its files were
-/// replaced. So a service finds more than the command `status` beside it. The age of another process's reader counts from the first call
+/// Only the process that writes a store knows its journal and commits, the error of its archive, how far its map can grow, and whether its
+/// files were replaced. So a service finds more than the command `status` beside it, which looks at the files of the archive. The age of another process's reader counts from the first call
 /// that saw it with later commits. Tables without a repository in use are left out. Pages are checked before they are read, and are not
 /// searched for damage: use [`Store::check`].
 ///
@@ -273,6 +278,8 @@ impl Found {
                 let message = format!("the archive is {} minutes behind", minutes(lag.time));
                 self.add("behind", message);
             }
+        } else if let Some(archive) = self.unless(store.recorded_archive()).flatten() {
+            self.add_recorded(&archive);
         }
         let follower = follower.unwrap_or_else(|(kind, message)| {
             // A missing shard is a reason of its own.
@@ -288,6 +295,30 @@ impl Found {
             if lag.time >= OLD {
                 let message = format!("the follower is {} minutes behind", minutes(lag.time));
                 self.add("behind", message);
+            }
+        }
+    }
+
+    /// Adds what the files of an archive show to a process that does not write it.
+    fn add_recorded(&mut self, archive: &RecordedArchive) {
+        let path = shown(&archive.path);
+        match &archive.lacks_since {
+            Ok(None) => {}
+            Ok(Some(since)) => {
+                let age = since.elapsed().unwrap_or_default();
+                let kind = if age >= OLD { "behind" } else { "archive" };
+                if age >= LATE {
+                    let message = format!(
+                        "the archive `{path}` lacks the commits of the last {} minutes: no process writes the store, or its writer can't \
+                         write the archive, and its page has the reason",
+                        age.as_secs() / 60
+                    );
+                    self.add(kind, message);
+                }
+            }
+            Err(error @ Error::NotInArchive { .. }) => self.add("archive_base", error.to_string()),
+            Err(error) => {
+                self.add("archive", format!("the archive `{path}` can't be read: {error}"));
             }
         }
     }
@@ -312,8 +343,11 @@ impl Found {
             let name = table.name();
             if let Some(lag) = self.unless(table.lag(&txn)).flatten() {
                 if lag.dead_letters > 0 {
-                    let message =
-                        format!("{} messages of `{name}` could not be applied", lag.dead_letters);
+                    let message = format!(
+                        "{} messages of `{name}` could not be applied, the first of {} minutes ago; `dead-letters` shows them",
+                        lag.dead_letters,
+                        lag.oldest_dead_letter.as_secs() / 60
+                    );
                     self.add("dead_letters", message);
                 }
                 if lag.behind >= OLD {

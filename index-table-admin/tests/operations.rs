@@ -2,6 +2,8 @@
 
 #[path = "support/process.rs"]
 mod process;
+#[path = "support/service.rs"]
+mod service;
 mod support;
 
 use std::{
@@ -16,180 +18,14 @@ use std::{
 
 use axum::Router;
 use index_table::Store;
-use index_table_admin::Operations;
 use serde_json::{Value, json};
+use service::{PATH, SECRET, Service, bearer, request, send, wait};
 use support::{
     Customer, CustomerRepository, Order, OrderRepository, PostalCode, PostalCodeRepository,
     customer, order_row, plain, sharded,
 };
 use tempfile::TempDir;
 use tokio::{net::TcpListener, runtime, sync::oneshot};
-
-const SECRET: &str = "the-secret-of-operations";
-const PATH: &str = "/admin/operations";
-
-/// A service with operations in a thread of this process.
-struct Service {
-    operations: Option<Operations>,
-    address: SocketAddr,
-    /// The server ends when it is dropped.
-    end: Option<oneshot::Sender<()>>,
-    server: Option<thread::JoinHandle<()>>,
-}
-
-impl Service {
-    fn of(store: &Store, configure: impl FnOnce(Operations) -> Operations) -> Self {
-        let operations = Operations::new(store).token("alice", SECRET).token("bob", "another-one");
-        let operations = configure(operations);
-        let router = Router::new().nest_service("/admin/", operations.router());
-        Self::serving(router, Some(operations))
-    }
-
-    fn serving(router: Router, operations: Option<Operations>) -> Self {
-        let (end, ended) = oneshot::channel::<()>();
-        let (send, address) = std::sync::mpsc::channel();
-        let serve = move || {
-            let mut runtime = runtime::Builder::new_multi_thread();
-            let runtime = runtime.worker_threads(2).enable_all().build();
-            runtime.expect("a runtime").block_on(async move {
-                let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
-                send.send(listener.local_addr().expect("an address")).expect("sent");
-                let ended = async { drop(ended.await) };
-                axum::serve(listener, router).with_graceful_shutdown(ended).await.expect("served");
-            });
-        };
-        let server = Some(thread::spawn(serve));
-        let address = address.recv().expect("an address");
-        Self { operations, address, end: Some(end), server }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}/admin/", self.address)
-    }
-
-    /// Sends a request, and returns the status and the body.
-    fn send(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: &str,
-    ) -> (u16, String) {
-        send(self.address, method, path, headers, body)
-    }
-
-    fn get(&self, path: &str) -> Value {
-        let (status, body) = self.send("GET", &format!("{PATH}{path}"), &[bearer(SECRET)], "");
-        assert_eq!(status, 200, "{body}");
-        serde_json::from_str(&body).expect("JSON")
-    }
-
-    fn post(&self, path: &str, arguments: &Value) -> (u16, Value) {
-        let headers = [bearer(SECRET), ("Content-Type", "application/json")];
-        let (status, body) =
-            self.send("POST", &format!("{PATH}{path}"), &headers, &arguments.to_string());
-        (status, serde_json::from_str(&body).expect("JSON"))
-    }
-
-    /// Starts a job, and returns its id.
-    fn start(&self, kind: &str, arguments: &Value) -> String {
-        let (status, job) = self.post(&format!("/{kind}"), arguments);
-        assert_eq!(status, 202, "{job}");
-        job["id"].as_str().expect("exact in all programs").to_owned()
-    }
-
-    /// Waits for the end of a job.
-    fn ended(&self, id: &str) -> Value {
-        wait(|| Some(self.get(&format!("/{id}"))).filter(|job| !job["outcome"].is_null()))
-    }
-
-    /// Runs a job to its end.
-    fn run(&self, kind: &str, arguments: &Value) -> Value {
-        self.ended(&self.start(kind, arguments))
-    }
-
-    /// Runs the command against the service.
-    fn command(&self, arguments: &[&str]) -> std::process::Output {
-        let mut command = process::admin();
-        command.env("INDEX_TABLE_OPERATIONS_TOKEN", SECRET);
-        command.args(["--url", &self.url()]).args(arguments).output().expect("a process")
-    }
-
-    fn command_text(&self, arguments: &[&str]) -> String {
-        let output = self.command(arguments);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).expect("text")
-    }
-
-    fn command_fails(&self, code: i32, arguments: &[&str]) -> String {
-        let output = self.command(arguments);
-        assert_eq!(output.status.code(), Some(code), "{output:?}");
-        String::from_utf8(output.stderr).expect("text")
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        drop(self.end.take());
-        drop(self.operations.take());
-        if let Some(server) = self.server.take() {
-            drop(server.join());
-        }
-    }
-}
-
-fn bearer(secret: &str) -> (&'static str, &str) {
-    let value: &'static str = Box::leak(format!("Bearer {secret}").into_boxed_str());
-    ("Authorization", value)
-}
-
-fn request(
-    address: SocketAddr,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a time limit");
-    let headers: Vec<_> =
-        headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let headers = headers.concat();
-    let length = body.len();
-    let head = format!(
-        "{method} {path} HTTP/1.0\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\n\r\n"
-    );
-    // A refused body may not be read to its end.
-    drop(stream.write_all(format!("{head}{body}").as_bytes()));
-    stream
-}
-
-fn send(
-    address: SocketAddr,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> (u16, String) {
-    let mut answer = Vec::new();
-    drop(request(address, method, path, headers, body).read_to_end(&mut answer));
-    let answer = String::from_utf8(answer).expect("text");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a response");
-    let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
-    (status, body.to_owned())
-}
-
-/// Waits until there is a value, at most a minute.
-fn wait<T>(mut found: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = found() {
-            return found;
-        }
-        assert!(begun.elapsed() < Duration::from_mins(1), "nothing after a minute");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// A store with two shards and open tables.
 struct Shop {

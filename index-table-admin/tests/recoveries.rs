@@ -7,7 +7,9 @@ mod support;
 use std::{fs, path::Path};
 
 use index_table::{Durability, Follower, IndexTable, Store};
-use process::{copy, fails, json_of, lose_rows, text_of, typed_fails, typed_json, typed_text};
+use process::{
+    copy, damage_row, fails, json_of, lose_rows, text_of, typed_fails, typed_json, typed_text,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use support::{CustomerRepository, EventRepository, customer, event, plain, sharded};
@@ -113,23 +115,6 @@ fn unreadable_rows_are_deleted_on_request() {
     typed_text(&["verify"], dir.path(), &["customers"]);
     assert_eq!(text_of(&["rows"], dir.path(), &["customers"]).lines().count(), 2);
     typed_fails(3, &["get"], dir.path(), &["customers", "2"]);
-}
-
-/// Makes a row unreadable, while the store is closed.
-fn damage_row(dir: &Path, table: &str, id: u64) {
-    use heed::types::Bytes;
-    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: nothing else has the files of this test open.
-    let env = unsafe { heed::EnvOpenOptions::new().max_dbs(40).map_size(1 << 30).open(dir) };
-    let env = env.expect("a file of LMDB");
-    let txn = env.write_txn().expect("a transaction");
-    let done = env.create_databases_and_commit(txn, |opener, txn| {
-        let rows: heed::Database<'_, Bytes, Bytes> =
-            opener.open_database(txn, Some(table))?.expect("a table");
-        rows.put(txn, &id.to_be_bytes(), &[1, 2, 0xff])?;
-        Ok::<_, heed::Error>(heed::CommitOrAbort::<(), ()>::Commit(()))
-    });
-    done.expect("a commit");
 }
 
 #[test]

@@ -73,7 +73,9 @@ pub mod admin {
         model::{
             key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
             row::RowValue,
+            schema::FORMAT,
         },
+        store::RecordedArchive,
         table::{
             ChangedField, ImaginedAnalysis, ImaginedIndex, MapKeys, RecordedTables, RowDifference,
             UntypedEntry, UntypedField, UntypedRange, UntypedTable,

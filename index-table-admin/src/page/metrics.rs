@@ -6,7 +6,7 @@ use std::{
 };
 
 use index_table::{
-    __private::admin::{Latency, checked},
+    __private::admin::{FORMAT, Latency, checked},
     Error, IndexState, Store,
     report::{ChangeConsumer, DataFileInfo, MoveInfo, ShardStatus},
 };
@@ -107,13 +107,11 @@ fn sample<'s>(labels: impl Into<Vec<(&'s str, &'s str)>>, value: impl Display) -
 
 pub(super) fn text(page: &Page) -> String {
     let mut text = Text::default();
-    let version = sample([("version", env!("CARGO_PKG_VERSION"))], 1);
-    text.metric(
-        "build_info",
-        "gauge",
-        "The release of this program's index-table-admin.",
-        [version],
-    );
+    let format = FORMAT.to_string();
+    let build = [("version", env!("CARGO_PKG_VERSION")), ("format", format.as_str())];
+    let help =
+        "The release of this program's index-table-admin, and the file format that it writes.";
+    text.metric("build_info", "gauge", help, [sample(build, 1)]);
     // A part that can't be read, for example because of a damaged page, must not hide the others.
     let mut failed = Vec::new();
     let mut part = |name: &'static str, outcome: Result<usize, Failure>| {
@@ -204,6 +202,9 @@ fn journal(text: &mut Text, page: &Page) {
     let age = journal.checkpoint_age.unwrap_or_default().as_secs_f64();
     let help = "Time since the last checkpoint began; 0 without later changes. It also grows while there are no commits.";
     text.metric("checkpoint_age_seconds", "gauge", help, [sample([], age)]);
+    let changed = sample([], journal.changed_bytes);
+    let help = "Bytes of pages that have changed since the last checkpoint began, estimated.";
+    text.metric("checkpoint_changed_bytes", "gauge", help, [changed]);
     let refused = u8::from(journal.refused.is_some());
     let help = "Whether the store has to be opened again, because nothing is written any more.";
     text.metric("journal_refused", "gauge", help, [sample([], refused)]);
@@ -398,6 +399,9 @@ fn copies(text: &mut Text, page: &Page) -> Result<(), Failure> {
     if let Some(lag) = &archive {
         let help = "Whether the archive has a base for the commits since the last gap.";
         text.metric("archive_has_base", "gauge", help, [sample([], u8::from(lag.has_base))]);
+        let age = lag.base_age.map(|age| sample([], age.as_secs_f64()));
+        let help = "Age of the last base of the archive. A restore reads it and all later commits.";
+        text.metric("archive_base_age_seconds", "gauge", help, age);
     }
     let archive = archive.map(|lag| (lag.commits, lag.bytes, lag.time, lag.error.is_some()));
     let follower = page.follower_lag()?;
@@ -438,6 +442,11 @@ fn lag(text: &mut Text, page: &Page) -> Result<usize, Failure> {
     text.metric("lag_seconds", "gauge", "Age of the oldest pending message.", behind);
     let dead = lags.iter().map(|(table, lag)| sample([("table", *table)], lag.dead_letters));
     text.metric("dead_letters", "gauge", "Messages that could not be applied.", dead);
+    let oldest = lags
+        .iter()
+        .map(|(table, lag)| sample([("table", *table)], lag.oldest_dead_letter.as_secs_f64()));
+    let help = "Age of the first of them, since its write.";
+    text.metric("oldest_dead_letter_seconds", "gauge", help, oldest);
     let failures = sample([], page.store.index_worker_failures());
     let help = "Errors and panics of the index workers; an error that is repeated counts once.";
     text.metric("index_worker_failures_total", "counter", help, [failures]);

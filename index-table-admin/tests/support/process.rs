@@ -85,6 +85,23 @@ pub(crate) fn typed_fails(code: i32, command: &[&str], dir: &Path, rest: &[&str]
     error
 }
 
+/// Makes a row unreadable, while the store is closed.
+pub(crate) fn damage_row(dir: &Path, table: &str, id: u64) {
+    use heed::types::Bytes;
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: nothing else has the files of this test open.
+    let env = unsafe { heed::EnvOpenOptions::new().max_dbs(40).map_size(1 << 30).open(dir) };
+    let env = env.expect("a file of LMDB");
+    let txn = env.write_txn().expect("a transaction");
+    let done = env.create_databases_and_commit(txn, |opener, txn| {
+        let rows: heed::Database<'_, Bytes, Bytes> =
+            opener.open_database(txn, Some(table))?.expect("a table");
+        rows.put(txn, &id.to_be_bytes(), &[1, 2, 0xff])?;
+        Ok::<_, heed::Error>(heed::CommitOrAbort::<(), ()>::Commit(()))
+    });
+    done.expect("a commit");
+}
+
 /// Copies a directory with everything in it.
 pub(crate) fn copy(from: &std::path::Path, to: &std::path::Path) {
     std::fs::create_dir_all(to).expect("a directory");

@@ -66,6 +66,8 @@ pub(crate) struct JournalState {
     pub(crate) bytes: u64,
     /// The time since the last checkpoint, if there have been changes since.
     pub(crate) checkpoint_age: Option<Duration>,
+    /// The estimated bytes of the pages that have changed since the last checkpoint began.
+    pub(crate) changed: u64,
     /// The reason why nothing is written any more.
     pub(crate) refused: Option<&'static str>,
 }

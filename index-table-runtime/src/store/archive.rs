@@ -10,13 +10,13 @@ use std::{
 use super::{
     Store,
     copy::{Modes, Partial, at_path},
-    sharded::{first_restorable, leave_shards, restore_shards},
+    sharded::{first_restorable, last_bases, leave_shards, restore_shards},
 };
 use crate::{
     engine::{
         CommitNumber, CommittedRow,
         files::{self, DATA_FILE},
-        lmdb::{Archive, Base, Generation, Until, WatchedRows},
+        lmdb::{self, Archive, Base, Generation, Until, WatchedRows},
     },
     model::error::{Error, Result},
     usage::Progress,
@@ -28,12 +28,16 @@ use crate::{
 pub struct ArchiveLag {
     /// The number of commits that the archive does not have.
     pub commits: u64,
-    /// The approximate number of bytes that were not copied at the last attempt.
+    /// The bytes of segments that the archive does not have, as of the last attempt, which is at most 250 ms old unless the archive
+    /// is slow.
     pub bytes: u64,
     /// The time since the archive last had all commits; zero if it has all.
     pub time: Duration,
     /// Whether the archive has a base for the commits since the last gap. Without a base, they can't be restored yet.
     pub has_base: bool,
+    /// The time since the state of its last base, by the clock of this machine; of a sharded store, the time since the oldest of the last
+    /// bases of its shards. `None` without a base. A restore reads the base and all later commits.
+    pub base_age: Option<Duration>,
     /// The reason why the archive can't be written. The next attempt follows within a second.
     pub error: Option<String>,
 }
@@ -105,8 +109,39 @@ impl Store {
             Some(shards) => shards.engines().find_map(|shard| shard.lmdb()?.archive_distance()),
         }?;
         let (commits, bytes, time) = (distance.commits, distance.bytes, distance.time);
+        let base_age = distance.base_age.filter(|_| distance.has_base);
         let (has_base, error) = (distance.has_base, distance.error);
-        Some(ArchiveLag { commits, bytes, time, has_base, error })
+        Some(ArchiveLag { commits, bytes, time, has_base, base_age, error })
+    }
+
+    /// Returns the archive that the directory of this store has recorded, for a process that does not write it; `None` without one, if a
+    /// function gets its files, and for a store in memory or on a server. For tools.
+    ///
+    /// Cost: the descriptions of its bases, and the records of a segment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the record can't be read. An archive that can't be read is an error in the result.
+    #[doc(hidden)]
+    pub fn recorded_archive(&self) -> Result<Option<RecordedArchive>> {
+        let engines = &self.inner.engines;
+        engines.refuse_forked()?;
+        if engines.several().is_none() && engines.on_disk().is_err() {
+            return Ok(None);
+        }
+        let store = engines.directory();
+        let Some(path) = lmdb::known::place(&store)? else { return Ok(None) };
+        let lacks_since = Archive::open(&path).and_then(|archive| {
+            let bases = if archive.is_sharded_at(&Until::End)? {
+                last_bases(&archive)?
+            } else {
+                vec![archive.base(&Until::End)?]
+            };
+            bases.iter().try_for_each(|base| archive.refuse_incomplete(base, None))?;
+            archive.lacks_since(&store)
+        });
+        let time = |nanoseconds| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
+        Ok(Some(RecordedArchive { path, lacks_since: lacks_since.map(|since| since.map(time)) }))
     }
 
     /// Returns a restore from an [archive](crate::Options::archive): to its last commit, or to an earlier commit or time.
@@ -252,6 +287,15 @@ impl<'a> RestoreArchive<'a> {
         partial.finish(path).map_err(io)?;
         Ok(last.into())
     }
+}
+
+/// The archive that a store has recorded; from [`Store::recorded_archive`].
+#[derive(Debug)]
+pub struct RecordedArchive {
+    /// Its directory.
+    pub path: PathBuf,
+    /// The time of the first commit that is in the store only, or the reason why the last commit can't be restored.
+    pub lacks_since: Result<Option<SystemTime>>,
 }
 
 /// A part of an archive without a gap, for tools. From [`Store::archive_parts`].

@@ -29,7 +29,7 @@ mod txn;
 mod waiting;
 pub(crate) mod watch;
 
-pub use archive::{ArchiveLag, RestoreArchive};
+pub use archive::{ArchiveLag, RecordedArchive, RestoreArchive};
 #[cfg(feature = "async")]
 pub use calls::Call;
 #[cfg(feature = "async")]

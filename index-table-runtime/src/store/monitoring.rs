@@ -67,6 +67,8 @@ pub struct JournalInfo {
     /// The time since the last checkpoint began, if there have been changes since. A store with one data file makes the next checkpoint in a
     /// later commit, so the age also grows while there are no commits.
     pub checkpoint_age: Option<Duration>,
+    /// The estimated bytes of the pages in all data files that have changed since the last checkpoint began: the next one syncs them.
+    pub changed_bytes: u64,
     /// The reason why the store is no longer written; it has to be opened again.
     pub refused: Option<&'static str>,
 }
@@ -144,8 +146,8 @@ impl Store {
             |refused| engines.each().find(|engine| engine.is_journal_refused() == Some(refused));
         // All shards have the same journal; one of them may have left it.
         let engine = find(false).or_else(|| find(true))?;
-        let JournalState { bytes, checkpoint_age, refused } = engine.journal_state()?;
-        Some(JournalInfo { bytes, checkpoint_age, refused })
+        let JournalState { bytes, checkpoint_age, changed, refused } = engine.journal_state()?;
+        Some(JournalInfo { bytes, checkpoint_age, changed_bytes: changed, refused })
     }
 
     /// Returns the commits of this process, and the failure of the last one.

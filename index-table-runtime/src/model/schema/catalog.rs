@@ -22,7 +22,7 @@ use crate::model::{
 
 /// The format number of the file. It is the first field of each record, which has the same form in all
 /// formats.
-pub(super) const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 2;
 
 /// The option of an eventual index.
 pub(super) const EVENTUAL: &str = "eventual";

@@ -19,6 +19,7 @@ pub use added::Release;
 pub(crate) use added::{ADDED, Added};
 pub(crate) use aggregate::field_of;
 pub use aggregate::{AggregateSchema, Extreme, SumSchema};
+pub use catalog::FORMAT;
 pub(crate) use catalog::{
     AGGREGATE, CHANGES, Comparison, IndexRecord, KeyFieldRecord, REFERENCE, StrategyRecord,
     TableRecord,

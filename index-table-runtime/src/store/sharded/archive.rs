@@ -123,6 +123,11 @@ pub(in crate::store) fn first_restorable(
     Ok(None)
 }
 
+/// Returns the bases from which the last state of all shards is restored.
+pub(in crate::store) fn last_bases(archive: &Archive) -> Result<Vec<Base>> {
+    archive.shard_bases(&Until::End, &needed)
+}
+
 /// Returns the place of a shard in a restored store or a follower.
 pub(in crate::store) fn place_of(shard: u32) -> String {
     format!("shard.{shard}")

@@ -20,7 +20,7 @@ mod shards;
 
 use std::{fmt, sync::Arc};
 
-pub(super) use archive::{first_restorable, place_of as place_in_copy, restore_shards};
+pub(super) use archive::{first_restorable, last_bases, place_of as place_in_copy, restore_shards};
 pub(super) use belonging::{
     has_manager, is_growing, is_open, leave_shards, leave_store, mark_copy, refuse_shard,
 };

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    IN_TRANSACTION,
-    message::{self, Message, QueueState, decode},
+    DEAD_LETTERS, IN_TRANSACTION,
+    message::{self, DeadLetterRecord, Message, QueueState, decode},
     queues_in, reader_of,
 };
 use crate::{
@@ -74,16 +74,20 @@ pub struct Lag {
     pub behind: Duration,
     /// The number of messages that could not be applied.
     pub dead_letters: u64,
+    /// The time since the write of the first of them, by the clock of this machine; zero if there are none, or if it is damaged.
+    pub oldest_dead_letter: Duration,
 }
 
 /// Returns the lag of all queues of a table together.
 pub(crate) fn lag_of(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
     let mut all = Lag::default();
     for shard in queues_in(reader) {
-        let Lag { messages, behind, dead_letters } = lag(schema, reader_of(reader, shard)?)?;
+        let own = lag(schema, reader_of(reader, shard)?)?;
+        let Lag { messages, behind, dead_letters, oldest_dead_letter } = own;
         all.messages += messages;
         all.behind = all.behind.max(behind);
         all.dead_letters += dead_letters;
+        all.oldest_dead_letter = all.oldest_dead_letter.max(oldest_dead_letter);
     }
     Ok(all)
 }
@@ -91,11 +95,20 @@ pub(crate) fn lag_of(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
 fn lag(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
     let state = QueueState::read(schema, reader)?;
     let oldest = state.next(reader)?.and_then(|(_, bytes)| decode::<Message>(bytes));
-    let behind = oldest.map_or(0, |oldest| message::now().saturating_sub(oldest.time));
+    let age = |of: Option<Message>| {
+        let age = of.map_or(0, |message| message::now().saturating_sub(message.time));
+        Duration::from_millis(age)
+    };
+    let dead_letter = match state.dead_letters {
+        0 => None,
+        _ => reader.message(DEAD_LETTERS)?.and_then(|(_, bytes)| decode::<DeadLetterRecord>(bytes)),
+    };
+    let dead_letter = dead_letter.and_then(|dead_letter| decode(&dead_letter.message));
     Ok(Lag {
         messages: state.left(reader)?,
-        behind: Duration::from_millis(behind),
+        behind: age(oldest),
         dead_letters: state.dead_letters,
+        oldest_dead_letter: age(dead_letter),
     })
 }
 

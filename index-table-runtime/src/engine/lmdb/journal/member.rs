@@ -82,6 +82,7 @@ impl Member {
         JournalState {
             bytes: self.files().map(length).sum(),
             checkpoint_age: self.common.has_changes().then_some(age),
+            changed: self.common.shards.iter().map(|shard| shard.pages.load(SeqCst)).sum(),
             refused: self.refused(),
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     base::Request,
-    format::Manifest,
+    format::{Based, Manifest},
     outbox::Outbox,
     to::{To, Writing},
 };
@@ -52,10 +52,10 @@ pub(in crate::engine::lmdb::journal) struct Present {
 }
 
 impl Present {
-    /// Whether each shard is in one of the sets.
-    fn is_within(&self, sets: [&BTreeSet<u32>; 2]) -> bool {
+    /// Whether each shard has a base, or is new.
+    fn is_within(&self, based: &Based, new: &BTreeSet<u32>) -> bool {
         let mut shards = self.open.iter().chain(&self.missing);
-        shards.all(|shard| sets.iter().any(|set| set.contains(shard)))
+        shards.all(|shard| based.contains_key(shard) || new.contains(shard))
     }
 }
 
@@ -116,8 +116,8 @@ impl InProgress {
     }
 
     /// Records that the archive has bases of these shards.
-    pub(super) fn found(&self, based: &BTreeSet<u32>) {
-        self.state.lock().known.get_or_insert_default().extend(based);
+    pub(super) fn found(&self, based: &Based) {
+        self.state.lock().known.get_or_insert_default().extend(based.keys());
     }
 
     /// Whether the archive may have a base of the shard.
@@ -201,12 +201,13 @@ struct Waiting {
 pub(super) struct ShardBases {
     shards: Arc<dyn Shards>,
     in_progress: Arc<InProgress>,
-    /// The shards that have a base.
-    pub(super) based: BTreeSet<u32>,
+    pub(super) based: Based,
     waiting: Option<Waiting>,
     writing: Option<Task<Outcomes>>,
     /// The generation of the bases that are being written.
     generation: u64,
+    /// The time of their states, in nanoseconds since 1970.
+    time: u64,
     /// The length of the last bases, and the length of all segments when these bases were pinned.
     length: u64,
     since: u64,
@@ -219,10 +220,11 @@ impl ShardBases {
         Self {
             shards,
             in_progress,
-            based: BTreeSet::new(),
+            based: Based::new(),
             waiting: None,
             writing: None,
             generation: 0,
+            time: 0,
             length: 0,
             since: 0,
             failed: None,
@@ -235,7 +237,7 @@ impl ShardBases {
 
     /// Whether each shard has a base, except new shards, which may not be added.
     pub(super) fn are_complete(&self, present: &Present) -> bool {
-        present.is_within([&self.based, &self.in_progress.state.lock().unbased])
+        present.is_within(&self.based, &self.in_progress.state.lock().unbased)
     }
 
     /// Whether a base waits, is written, or is wanted.
@@ -277,7 +279,7 @@ impl ShardBases {
         let is_far = written.saturating_sub(self.since) > self.length.max(LEAST);
         let open = self.shards.present().open.into_iter();
         let mut wanted: BTreeSet<_> =
-            open.filter(|shard| is_far || !self.based.contains(shard)).collect();
+            open.filter(|shard| is_far || !self.based.contains_key(shard)).collect();
         // A new shard may be about to be closed.
         wanted.extend(self.in_progress.added());
         if wanted.is_empty() {
@@ -314,6 +316,7 @@ impl ShardBases {
         }
         drop(outbox);
         (self.generation, self.since) = (manifest.generation, written);
+        self.time = log::nanoseconds();
         let (generation, record) = (manifest.generation, self.shards.last_record());
         self.waiting = Some(Waiting { requests, generation, record });
     }
@@ -353,7 +356,7 @@ impl ShardBases {
                     length += bytes;
                     // In the meantime, a gap may have started another generation.
                     if self.generation == manifest.generation {
-                        self.based.insert(shard);
+                        self.based.insert(shard, self.time);
                         self.in_progress.has_base(shard);
                     }
                 }

@@ -2,6 +2,8 @@
 //!
 //! This module does no input or output. `docs/FORMAT.md` fixes the bytes ("Archives").
 
+use std::collections::BTreeMap;
+
 use crate::engine::lmdb::journal::{
     frame::{Place, Salt},
     read::{Rest, first_half},
@@ -263,6 +265,19 @@ impl Base {
     pub(crate) fn shard(&self) -> u32 {
         self.shard.map_or(0, |shard| shard.number)
     }
+}
+
+/// The shards of which an archive has a base, each with the time of its last base in nanoseconds since 1970.
+pub(crate) type Based = BTreeMap<u32, u64>;
+
+/// Returns the shards with a base of the generation of a manifest.
+pub(crate) fn based(bases: impl IntoIterator<Item = Base>, own: &Manifest) -> Based {
+    let mut based = Based::new();
+    for base in bases.into_iter().filter(|base| base.is_of(own)) {
+        let last = based.entry(base.shard()).or_default();
+        *last = nanoseconds_of(base.time).max(*last);
+    }
+    based
 }
 
 /// The record of the archive in the directory of a store.

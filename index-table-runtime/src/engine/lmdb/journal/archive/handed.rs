@@ -3,13 +3,12 @@
 //! `archive.pending` also has the last manifest that was passed to the function, and the description of the last base.
 
 use std::{
-    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
 };
 
 use super::{
-    format::{self, BASE_FILE, Base, MANAGER_FILE, MANIFEST_FILE, Manifest},
+    format::{self, BASE_FILE, Base, Based, MANAGER_FILE, MANIFEST_FILE, Manifest},
     outbox::{Outbox, Work, put},
 };
 use crate::engine::{ArchiveFile, HandOver, lmdb::names::FILE};
@@ -36,7 +35,7 @@ impl Handed {
     }
 
     /// Removes unfinished bases. Returns the shards of which a base of this generation has been passed to the function.
-    pub(super) fn attach(&mut self, outbox: &Outbox) -> io::Result<BTreeSet<u32>> {
+    pub(super) fn attach(&mut self, outbox: &Outbox) -> io::Result<Based> {
         for entry in fs::read_dir(&self.pending)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
@@ -67,17 +66,16 @@ impl Handed {
     }
 
     /// Returns the shards of which a base of this generation has been passed to the function.
-    pub(super) fn based(&self, own: &Manifest) -> io::Result<BTreeSet<u32>> {
-        let mut based = BTreeSet::new();
+    pub(super) fn based(&self, own: &Manifest) -> io::Result<Based> {
+        let mut bases = Vec::new();
         for entry in fs::read_dir(&self.pending)? {
             let entry = entry?;
             let is_base = entry.file_name().to_string_lossy().starts_with(BASE_FILE);
             if is_base && entry.file_type()?.is_file() {
-                let base = Base::read(&fs::read(entry.path())?);
-                based.extend(base.filter(|base| base.is_of(own)).map(|base| base.shard()));
+                bases.extend(Base::read(&fs::read(entry.path())?));
             }
         }
-        Ok(based)
+        Ok(format::based(bases, own))
     }
 
     /// Calls the function with a file.

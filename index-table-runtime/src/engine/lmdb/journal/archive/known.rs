@@ -104,6 +104,12 @@ pub(crate) fn has_archive(store: &Path, archive: &Path) -> bool {
     known.is_some_and(|it| it.place.is_none_or(|place| is_same(&path_of(place), archive)))
 }
 
+/// Returns the directory of the archive that a store has recorded; `None` without an archive, and if a function gets its files.
+pub(crate) fn place(store: &Path) -> Result<Option<PathBuf>> {
+    let known = read(store).map_err(|source| Error::io(&store.join(KNOWN), source))?;
+    Ok(known.filter(|known| !known.is_given_up).and_then(|known| known.place).map(path_of))
+}
+
 /// Returns whether the directory that the record names has had the archive.
 pub(super) fn has_begun(store: &Path) -> io::Result<bool> {
     Ok(read(store)?.is_some_and(|known| known.has_begun))

@@ -16,6 +16,7 @@
 //! | `watched` | the rows that the commits of a restore change |
 //! | `restore_shards` | the data files of all shards as of any archived commit |
 //! | `follow` | the records that a follower has not applied |
+//! | `outside` | the commits that the archive lacks, as another process sees them |
 //! | `known` | the record of the archive in the directory of the store |
 //!
 //! Each committed record of the journal is copied to a segment of the outbox. A checkpoint becomes durable only after
@@ -30,6 +31,7 @@ pub(crate) mod format;
 mod handed;
 pub(crate) mod known;
 pub(super) mod outbox;
+mod outside;
 pub(crate) mod records;
 pub(in crate::engine::lmdb) mod restore;
 pub(in crate::engine::lmdb) mod restore_shards;

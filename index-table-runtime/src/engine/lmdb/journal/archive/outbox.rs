@@ -66,8 +66,8 @@ pub(in crate::engine::lmdb) struct Outbox {
     begun: Manifest,
     /// The end of its last complete record.
     offset: u64,
-    /// The ends of complete segments that the archive does not have.
-    pending: VecDeque<Manifest>,
+    /// The ends of complete segments that the archive does not have, with their lengths.
+    pending: VecDeque<(Manifest, u64)>,
     /// The salt of the journal, with any segment.
     salt: Salt,
     /// The offset of the first frame in each segment of the journal.
@@ -100,13 +100,6 @@ pub(super) struct Work {
     pub(super) growing: u64,
     /// The bytes of all segments of this process.
     pub(super) written: u64,
-}
-
-impl Work {
-    /// Returns the number of bytes that are not complete in the archive.
-    pub(super) const fn bytes(&self) -> u64 {
-        LONGEST * self.complete.len() as u64 + self.growing
-    }
 }
 
 impl Outbox {
@@ -224,7 +217,7 @@ impl Outbox {
                 (end.journal, end.at) = (record.journal, record.at);
                 end.link = records.link;
             }
-            self.pending.push_back(end);
+            self.pending.push_back((end, file.metadata()?.len()));
             if is_later {
                 self.manifest = end;
             }
@@ -330,14 +323,26 @@ impl Outbox {
 
     pub(super) fn work(&self) -> Work {
         let growing = if self.growing.is_some() { self.offset } else { 0 };
-        let complete = self.pending.iter().copied().collect();
+        let complete = self.pending.iter().map(|(end, _)| *end).collect();
         Work { manifest: self.manifest, complete, growing, written: self.written }
+    }
+
+    /// Returns the bytes of all segments, as far as the archive lacks them. `part` is the part of the segment with this number that the
+    /// archive has.
+    pub(super) fn lacking(&self, part: Option<(u64, u64)>) -> u64 {
+        let growing = self.growing.as_ref().map(|_| (self.manifest.segment + 1, self.offset));
+        let complete = self.pending.iter().map(|(end, length)| (end.segment, *length));
+        let all = complete.chain(growing).map(|(segment, length)| {
+            let has = part.filter(|(own, _)| *own == segment).map_or(0, |(_, bytes)| bytes);
+            length.saturating_sub(has)
+        });
+        all.sum()
     }
 
     /// Removes the complete segments up to this segment, which the archive has.
     pub(super) fn delivered(&mut self, segment: u64) {
-        while self.pending.front().is_some_and(|first| first.segment <= segment) {
-            if let Some(first) = self.pending.pop_front() {
+        while self.pending.front().is_some_and(|(first, _)| first.segment <= segment) {
+            if let Some((first, _)) = self.pending.pop_front() {
                 let path = self.directory.join(format::segment_name(first.segment));
                 // A remaining segment is archived once more.
                 let _ = fs::remove_file(path);
@@ -550,7 +555,7 @@ impl Outbox {
             file.sync_all()?;
             fs::rename(part, self.directory.join(format::segment_name(segment)))?;
             self.manifest.segment = segment;
-            self.pending.push_back(self.manifest);
+            self.pending.push_back((self.manifest, self.offset));
         } else {
             fs::remove_file(part)?;
         }

@@ -1,14 +1,13 @@
 //! The directory of an archive, for writing.
 
 use std::{
-    collections::BTreeSet,
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
 };
 
 use super::{
-    format::{self, Base, ENDED, LOCK, MANIFEST_FILE, Manifest, PROMOTED},
+    format::{self, Base, Based, ENDED, LOCK, MANIFEST_FILE, Manifest, PROMOTED},
     known,
     outbox::{Outbox, Work, put},
     records::Records,
@@ -81,7 +80,7 @@ impl Target {
 
     /// Opens the archive, and compares its end with the outbox. If the outbox does not continue the archive, it starts
     /// a new generation. Returns the shards of which the generation has a base.
-    pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<BTreeSet<u32>> {
+    pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<Based> {
         if self.is_lost {
             let reason = if self.is_promoted { PROMOTED_ELSEWHERE } else { LOST };
             return Err(other(reason));
@@ -185,9 +184,8 @@ impl Target {
     }
 
     /// Returns the shards of which the archive has a base of this generation.
-    pub(super) fn based(&self, own: &Manifest) -> io::Result<BTreeSet<u32>> {
-        let bases = bases(&self.directory)?;
-        Ok(bases.iter().filter(|base| base.is_of(own)).map(Base::shard).collect())
+    pub(super) fn based(&self, own: &Manifest) -> io::Result<Based> {
+        Ok(format::based(bases(&self.directory)?, own))
     }
 
     /// Copies everything that the archive lacks. `pending` is the directory of the outbox. Calls `complete` with the
@@ -216,6 +214,11 @@ impl Target {
             self.copy(&pending.join(format::part_name(segment)), segment, Some(work.growing))?;
         }
         Ok(())
+    }
+
+    /// Returns the number of the segment that is being copied, and the bytes of it that the archive has.
+    pub(super) fn part(&self) -> Option<(u64, u64)> {
+        self.part.as_ref().map(|(segment, _, offset)| (*segment, *offset))
     }
 
     /// Checks that no other store has written to the archive.

@@ -1,10 +1,10 @@
 //! Where the files of an archive go: to a directory, or to a function.
 
-use std::{collections::BTreeSet, io, path::Path, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use super::{
     base::{self, Request},
-    format::Manifest,
+    format::{Based, Manifest},
     handed::Handed,
     outbox::{Outbox, Work},
     target::Target,
@@ -57,7 +57,7 @@ impl To {
     }
 
     /// Compares the outbox with the archive. Returns the shards of which the generation has a base.
-    pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<BTreeSet<u32>> {
+    pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<Based> {
         match self {
             Self::Directory(target) => target.attach(outbox),
             Self::Function(handed) => handed.attach(outbox),
@@ -65,7 +65,7 @@ impl To {
     }
 
     /// Returns the shards of which a generation has a base.
-    pub(super) fn based(&self, own: &Manifest) -> BTreeSet<u32> {
+    pub(super) fn based(&self, own: &Manifest) -> Based {
         let based = match self {
             Self::Directory(target) => target.based(own),
             Self::Function(handed) => handed.based(own),
@@ -118,6 +118,14 @@ impl To {
                     Ok(base.length)
                 })
             }
+        }
+    }
+
+    /// Returns the number of the segment that is being copied, and the bytes of it that the archive has.
+    pub(super) fn part(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Directory(target) => target.part(),
+            Self::Function(_) => None,
         }
     }
 

@@ -1,7 +1,6 @@
 //! The rounds of an archive, which a [background](crate::background) thread makes.
 
 use std::{
-    collections::BTreeSet,
     fs::File,
     io,
     sync::{
@@ -15,7 +14,7 @@ use std::{
 use super::{
     Bound, base,
     bases::{InProgress, Pinned, ShardBases, Shards},
-    format::Manifest,
+    format::{Based, Manifest},
     outbox::{Outbox, Work},
     to::To,
 };
@@ -52,6 +51,8 @@ pub(crate) struct Distance {
     pub(crate) bytes: u64,
     pub(crate) time: Duration,
     pub(crate) has_base: bool,
+    /// The time since the last base; of a sharded store, since the oldest of the last bases of the shards.
+    pub(crate) base_age: Option<Duration>,
     pub(crate) error: Option<String>,
 }
 
@@ -60,7 +61,7 @@ pub(in crate::engine::lmdb::journal) struct Beginning {
     outbox: Outbox,
     target: To,
     /// The shards of which the archive has a base.
-    outcome: io::Result<BTreeSet<u32>>,
+    outcome: io::Result<Based>,
     /// The state for the first base.
     base: Option<Snapshot>,
     shards: Option<Arc<dyn Shards>>,
@@ -76,7 +77,7 @@ impl Beginning {
     ) -> Self {
         let mut target = To::new(archive, &outbox);
         let outcome = target.attach(&mut outbox);
-        let needs_base = outcome.as_ref().is_ok_and(BTreeSet::is_empty);
+        let needs_base = outcome.as_ref().is_ok_and(Based::is_empty);
         let base = if needs_base { pin() } else { None };
         Self { outbox, target, outcome, base, shards: None }
     }
@@ -99,14 +100,23 @@ impl Beginning {
         let now = Instant::now();
         let (attached, error) = match outcome {
             Ok(based) => (based, None),
-            Err(error) => (BTreeSet::new(), Some(target.reason(&error))),
+            Err(error) => (Based::new(), Some(target.reason(&error))),
         };
         let has_base = shards.is_none() && !attached.is_empty();
         let manifest = *outbox.manifest();
         let generation = manifest.generation;
         let (commit, bytes, base_error) = (0, 0, None);
-        let status =
-            Status { commit, current: now, bytes, has_base, generation, error, base_error };
+        let based_at = oldest(&attached);
+        let status = Status {
+            commit,
+            current: now,
+            bytes,
+            has_base,
+            based_at,
+            generation,
+            error,
+            base_error,
+        };
         let shared = Arc::new(Archiving {
             outbox: Mutex::new(outbox),
             files,
@@ -137,6 +147,7 @@ impl Beginning {
                 shards,
                 completed: now,
                 has_base,
+                based_at,
                 generation: manifest.generation,
             },
         )
@@ -213,6 +224,8 @@ struct Status {
     current: Instant,
     bytes: u64,
     has_base: bool,
+    /// The time of its last base, in nanoseconds since 1970.
+    based_at: Option<u64>,
     /// The generation that has the base or not.
     generation: u64,
     error: Option<String>,
@@ -371,9 +384,20 @@ impl Archiving {
             bytes: if is_current { 0 } else { status.bytes },
             time: if is_current { Duration::ZERO } else { status.current.elapsed() },
             has_base: status.has_base && status.generation == generation && !lacks_base,
+            base_age: status.based_at.map(age),
             error,
         }
     }
+}
+
+/// Returns the oldest time of the last bases of the shards.
+fn oldest(based: &Based) -> Option<u64> {
+    based.values().min().copied()
+}
+
+/// Returns the time since a number of nanoseconds after 1970.
+fn age(time: u64) -> Duration {
+    Duration::from_nanos(log::nanoseconds().saturating_sub(time))
 }
 
 fn not_saved(fault: &Fault) -> String {
@@ -423,6 +447,8 @@ pub(in crate::engine::lmdb::journal) struct Rounds {
     /// When the last segment was completed.
     completed: Instant,
     has_base: bool,
+    /// The time of the last base, in nanoseconds since 1970.
+    based_at: Option<u64>,
     /// The generation that has the base or not.
     generation: u64,
 }
@@ -460,7 +486,8 @@ impl Rounds {
         }
     }
 
-    fn set_based(&mut self, based: BTreeSet<u32>) {
+    fn set_based(&mut self, based: Based) {
+        self.based_at = oldest(&based);
         match &mut self.shards {
             None => self.has_base = !based.is_empty(),
             Some(shards) => {
@@ -501,9 +528,11 @@ impl Rounds {
         drop(outbox);
         let mut complete = |segment| shared.outbox.lock().delivered(segment);
         let delivered = self.target.deliver(&pending, &work, &mut complete);
+        let lacking = shared.outbox.lock().lacking(self.target.part());
         let mut status = shared.status.lock();
-        status.bytes = work.bytes();
+        status.bytes = lacking;
         (status.has_base, status.generation) = (self.has_base, self.generation);
+        status.based_at = self.based_at;
         status.commit = delivered.map_err(|error| self.target.reason(&error))?;
         if collected.is_ok() && status.commit == work.manifest.commit {
             status.current = begun;
@@ -528,10 +557,11 @@ impl Rounds {
         shards.pin(&self.target, &self.shared.outbox, work.written);
         let present = shards.present();
         self.has_base = shards.are_complete(&present);
+        self.based_at = oldest(&shards.based);
         let lacks_base = !self.has_base || self.shared.in_progress.lacks_base();
-        let missing = present.missing.iter().find(|shard| !shards.based.contains(shard));
+        let missing = present.missing.iter().find(|shard| !shards.based.contains_key(shard));
         let mut status = self.shared.status.lock();
-        status.has_base = self.has_base;
+        (status.has_base, status.based_at) = (self.has_base, self.based_at);
         if let Some(error) = failed {
             status.base_error = Some(self.target.reason(&error));
         } else if let Some(shard) = missing {
@@ -576,6 +606,7 @@ impl Rounds {
         let store = self.shared.outbox.lock().store().to_owned();
         // The state has commits up to this time.
         let time = log::nanoseconds().max(time);
+        self.bases.request = Some(Request { time, ..request });
         let request =
             base::Request { snapshot, store, shard: None, identity, generation, segment, time };
         let run = self.target.base(&self.shared.outbox.lock(), request);
@@ -600,8 +631,10 @@ impl Rounds {
                 self.bases.failed = None;
                 self.bases.length = length;
                 // In the meantime, a gap may have started another generation.
-                self.has_base |= request.is_some_and(|it| it.generation == self.generation);
-                status.has_base = self.has_base;
+                if let Some(request) = request.filter(|it| it.generation == self.generation) {
+                    (self.has_base, self.based_at) = (true, Some(request.time));
+                }
+                (status.has_base, status.based_at) = (self.has_base, self.based_at);
                 status.base_error = None;
             }
             Err(error) => {
