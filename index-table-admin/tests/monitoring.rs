@@ -6,6 +6,8 @@
 mod disk;
 #[path = "support/process.rs"]
 mod process;
+#[path = "support/service.rs"]
+mod service;
 mod support;
 
 use std::{
@@ -19,6 +21,7 @@ use std::{
 
 use index_table::{Durability, Error, Store};
 use index_table_admin::{health, metrics};
+use service::Service;
 use support::{
     CustomerRepository, EventRepository, OrderRepository, customer, event, plain, sharded,
 };
@@ -41,7 +44,10 @@ fn declared() -> BTreeSet<String> {
     let _events = EventRepository::open(&store).expect("a table");
     let with_shards = Store::open(shards.path()).expect("a store");
     let _orders = OrderRepository::open(&with_shards).expect("a table");
-    let text = metrics(&store) + &metrics(&with_shards);
+    let service = Service::of(&with_shards, |operations| operations);
+    let (status, with_operations) = service.send("GET", "/admin/metrics", &[], "");
+    assert_eq!(status, 200, "{with_operations}");
+    let text = metrics(&store) + &with_operations;
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }

@@ -8,16 +8,17 @@ mod support;
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
+    io::{BufRead as _, BufReader, Read as _},
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use axum::Router;
 use index_table::Store;
+use index_table_admin::Operations;
 use serde_json::{Value, json};
 use service::{PATH, SECRET, Service, bearer, request, send, wait};
 use support::{
@@ -25,7 +26,6 @@ use support::{
     customer, order_row, plain, sharded,
 };
 use tempfile::TempDir;
-use tokio::{net::TcpListener, runtime, sync::oneshot};
 
 /// A store with two shards and open tables.
 struct Shop {

@@ -11,7 +11,7 @@ mod support;
 
 use std::{
     fs,
-    io::Write as _,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
@@ -50,23 +50,27 @@ fn first_of_service(store: &Store) -> String {
     kinds(&service.command(&["--json", "status"])).first().cloned().unwrap_or_default()
 }
 
-/// A library that sets the clock back by two hours.
+/// A library that sets the clock back by two hours; and all clocks ahead, as soon as there is a file.
 struct Past(TempDir);
 
 impl Past {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let source = dir.path().join("past.c");
-        let text = r"
+        let text = r#"
+            #include <stdlib.h>
             #include <time.h>
             #include <unistd.h>
             #include <sys/syscall.h>
             int clock_gettime(clockid_t clock, struct timespec *now) {
                 int failed = syscall(SYS_clock_gettime, clock, now);
-                if (!failed && clock == CLOCK_REALTIME) now->tv_sec -= 7200;
-                return failed;
+                const char *later = getenv("LATER");
+                if (failed) return failed;
+                if (!later && clock == CLOCK_REALTIME) now->tv_sec -= 7200;
+                if (later && !access(later, F_OK)) now->tv_sec += 7200;
+                return 0;
             }
-        ";
+        "#;
         fs::write(&source, text).expect("written");
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-o"]).arg(dir.path().join("past.so")).arg(source);
@@ -74,11 +78,25 @@ impl Past {
         Self(dir)
     }
 
-    /// Loads customers or events into a store, two hours ago.
+    fn library(&self) -> PathBuf {
+        self.0.path().join("past.so")
+    }
+
+    /// Loads rows into a store, two hours ago.
     fn load(&self, store: &Path, table: &str, rows: &[String], options: &[&str]) {
+        self.run("load", store, table, rows, options);
+    }
+
+    /// Writes an event two hours ago. A load has no messages for eventual indexes.
+    fn put(&self, store: &Path, id: u64) {
+        let row = serde_json::to_string(&event(id)).expect("JSON");
+        self.run("put", store, "events", &[row], &[]);
+    }
+
+    fn run(&self, name: &str, store: &Path, table: &str, rows: &[String], options: &[&str]) {
         let mut load = Command::new(process::example("rows"));
-        load.env("LD_PRELOAD", self.0.path().join("past.so"));
-        load.arg("load").arg(store).arg(table).args(options);
+        load.env("LD_PRELOAD", self.library());
+        load.arg(name).arg(store).arg(table).args(options);
         let mut load = load.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a process");
         let mut input = load.stdin.take().expect("a pipe");
         input.write_all(rows.join("\n").as_bytes()).expect("written");
@@ -91,8 +109,15 @@ fn customers(ids: std::ops::Range<u64>) -> Vec<String> {
     ids.map(|id| serde_json::to_string(&customer(id)).expect("JSON")).collect()
 }
 
-fn events(ids: std::ops::Range<u64>) -> Vec<String> {
-    ids.map(|id| serde_json::to_string(&event(id)).expect("JSON")).collect()
+/// Creates a store with an event, whose message is applied, and perhaps a consumer.
+fn with_event(dir: &Path, has_consumer: bool) {
+    let store = Store::open(dir).expect("a store");
+    let events = EventRepository::open(&store).expect("a table");
+    if has_consumer {
+        drop(events.changes(&store, "mailer").expect("a consumer"));
+    }
+    store.transaction(|txn| events.insert(txn, &event(9))).expect("a commit");
+    assert_eq!(events.drain(&store, u64::MAX).expect("drained").applied, 1);
 }
 
 /// The paths of a store, its archive and its follower.
@@ -253,18 +278,16 @@ fn a_check_has_found_a_damaged_page() {
 #[test]
 fn a_queue_and_a_consumer_are_an_hour_behind() {
     let (dir, past) = (tempfile::tempdir().expect("a directory"), Past::new());
-    {
-        let store = Store::open(dir.path()).expect("a store");
-        let events = EventRepository::open(&store).expect("a table");
-        drop(events.changes(&store, "mailer").expect("a consumer"));
-    }
+    with_event(dir.path(), true);
+    text_of(&["consumer"], dir.path(), &["events", "mailer", "--skip-all"]);
     assert_eq!(first(dir.path()), "");
-    past.load(dir.path(), "events", &events(0..3), &[]);
+    past.put(dir.path(), 1);
+    past.put(dir.path(), 2);
     assert_eq!(first(dir.path()), "queue");
     {
         let store = Store::open(dir.path()).expect("a store");
         let events = EventRepository::open(&store).expect("a table");
-        assert_eq!(events.drain(&store, u64::MAX).expect("drained").applied, 3);
+        assert_eq!(events.drain(&store, u64::MAX).expect("drained").applied, 2);
     }
     assert_eq!(first(dir.path()), "consumer");
 }
@@ -294,7 +317,8 @@ fn a_consumer_was_over_its_limit() {
 #[test]
 fn a_message_is_a_dead_letter() {
     let (dir, past) = (tempfile::tempdir().expect("a directory"), Past::new());
-    past.load(dir.path(), "events", &events(0..3), &["--create"]);
+    with_event(dir.path(), false);
+    past.put(dir.path(), 2);
     process::damage_row(dir.path(), "events", 2);
     let store = Store::open(dir.path()).expect("a store");
     let events = EventRepository::open(&store).expect("a table");
@@ -343,6 +367,51 @@ fn the_directory_was_replaced() {
     fs::rename(paths.of("shop"), paths.of("away")).expect("renamed");
     copy(&paths.of("away"), &paths.of("shop"));
     assert_eq!(first_of_service(&store), "files");
+}
+
+#[test]
+fn a_reader_is_older_than_an_hour() {
+    let (dir, past) = (tempfile::tempdir().expect("a directory"), Past::new());
+    // Other processes that write it can't know its readers with a journal.
+    let store = Store::options().durability(Durability::Full).open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    let rows = |txn: &mut index_table::WriteTxn<'_>| {
+        (1..20_000).try_for_each(|id| customers.insert(txn, &customer(id)))
+    };
+    store.transaction(rows).expect("a commit");
+    let later = past.0.path().join("later");
+    let command = || Command::new(assert_cmd::cargo::cargo_bin!("index-table"));
+    let mut serve = command();
+    serve.env("LD_PRELOAD", past.library()).env("LATER", &later);
+    serve.arg("serve").arg(dir.path()).arg("127.0.0.1:0").stdout(Stdio::piped());
+    let mut serve = serve.spawn().expect("a process");
+    let mut line = String::new();
+    let output = serve.stdout.as_mut().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    let address = line.trim().trim_start_matches("listening on http://").trim_end_matches('/');
+    let address = address.parse().expect("an address");
+    let health =
+        || service::send(address, "GET", "/healthz", &[("Accept", "application/json")], "");
+    // Nobody reads the rest of the pipe, so the process waits in its read transaction.
+    let mut dump = command();
+    dump.arg("dump").arg(dir.path()).arg("customers").stdout(Stdio::piped());
+    let mut dump = dump.spawn().expect("a process");
+    dump.stdout.as_mut().expect("a pipe").read_exact(&mut [0]).expect("a row");
+    for id in [1, 2] {
+        store.transaction(|txn| customers.delete(txn, id)).expect("a commit");
+    }
+    assert_eq!(health().0, 200);
+    fs::write(&later, "").expect("written");
+    let (status, body) = health();
+    assert_eq!(status, 503, "{body}");
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(body["reasons"][0]["kind"], "reader", "{body}");
+    let message = body["reasons"][0]["message"].as_str().expect("text");
+    assert!(message.contains(&format!("process {}", dump.id())), "{message}");
+    for mut process in [dump, serve] {
+        process.kill().expect("killed");
+        process.wait().expect("ended");
+    }
 }
 
 #[test]
