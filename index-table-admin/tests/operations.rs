@@ -615,3 +615,20 @@ fn a_killed_service_leaves_a_move_that_resume_ends() {
     let all = shop.orders.all(&shop.store.read().expect("a snapshot")).count().expect("rows");
     assert_eq!(all, 8006);
 }
+
+#[test]
+fn a_service_that_stalls_is_unreachable_after_ten_seconds() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    // Connections are accepted by the system, and nobody answers.
+    let begun = std::time::Instant::now();
+    let mut command = process::admin();
+    command.env("INDEX_TABLE_OPERATIONS_TOKEN", SECRET);
+    let url = format!("http://{address}/admin/");
+    let output = command.args(["--url", &url, "jobs"]).output().expect("a process");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{error}");
+    assert!(error.contains("it has not answered in time"), "{error}");
+    assert!((9..20).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    drop(listener);
+}
