@@ -272,12 +272,12 @@ pub(crate) type Based = BTreeMap<u32, u64>;
 
 /// Returns the shards with a base of the generation of a manifest.
 pub(crate) fn based(bases: impl IntoIterator<Item = Base>, own: &Manifest) -> Based {
-    let mut based = Based::new();
+    let mut last = Based::new();
     for base in bases.into_iter().filter(|base| base.is_of(own)) {
-        let last = based.entry(base.shard()).or_default();
-        *last = nanoseconds_of(base.time).max(*last);
+        let time = last.entry(base.shard()).or_default();
+        *time = nanoseconds_of(base.time).max(*time);
     }
-    based
+    last
 }
 
 /// The record of the archive in the directory of a store.

@@ -59,7 +59,7 @@ impl Archive {
             match fs::metadata(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 found => {
-                    length = found.map_err(|source| Error::io(&path, source))?.len().max(length)
+                    length = found.map_err(|source| Error::io(&path, source))?.len().max(length);
                 }
             }
         }
