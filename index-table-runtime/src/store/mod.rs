@@ -9,6 +9,7 @@ mod commits;
 mod copy;
 mod durability;
 mod engines;
+mod features;
 mod follower;
 mod group;
 mod inner;

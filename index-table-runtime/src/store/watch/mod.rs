@@ -135,7 +135,33 @@ impl<'a, R: Entity> Watch<'a, R> {
         }
         Ok(Watcher::new(table.shared.watchers.subscribe(filters?, limits), table))
     }
+
+    /// Only for its error.
+    #[doc(hidden)]
+    pub fn recv(&self) -> Option<Event<R>>
+    where
+        Self: Started,
+    {
+        None
+    }
+
+    /// Only for its error.
+    #[doc(hidden)]
+    pub fn iter(&self) -> std::iter::Empty<Event<R>>
+    where
+        Self: Started,
+    {
+        std::iter::empty()
+    }
 }
+
+/// A subscription that was started. No type implements it.
+#[diagnostic::on_unimplemented(
+    message = "a subscription has no events until `start`",
+    label = "was not started",
+    note = "`watch(…).start()?` returns a `Watcher`: its `recv` waits for the next event, and its `iter` returns them in a loop"
+)]
+pub trait Started {}
 
 /// The rows that a [`Scan`] or an [`EventualScan`] finds, for [`Watch::only`].
 pub struct FoundRows<R> {
