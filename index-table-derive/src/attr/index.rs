@@ -259,7 +259,8 @@ impl IndexAttr {
                 _ if inside.is_empty() => key.usage.to_owned(),
                 Form::Flag if !self.parts.is_empty() => {
                     let before = self.parts.iter().filter_map(|part| part.kind.field());
-                    let before: String = before.map(|field| format!("{field}, ")).collect();
+                    let before: String =
+                        before.flat_map(|field| [field.to_string(), ", ".to_owned()]).collect();
                     let message = format!(
                         "`{word}` takes no value; write all fields before it, \
                          `#[index({before}{inside}, {word})]`, or declare another index: \

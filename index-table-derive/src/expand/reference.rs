@@ -102,16 +102,12 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
     let assertions = cx.table.references.iter().map(|reference| {
         let to = &reference.to;
         let span = at(to.span());
-        let key = match &reference.inner {
-            Some(inner) => mixed!(#inner),
-            None => {
-                let types: Vec<_> =
-                    reference.fields.iter().map(|it| it.ty.tokens(&cx.short)).collect();
-                match types.as_slice() {
-                    [one] => one.clone(),
-                    several => quote_spanned!(span=> (#(#several),*)),
-                }
-            }
+        let types = reference.fields.iter().map(|it| it.ty.tokens(&cx.short));
+        let types: Vec<_> = types.collect();
+        let key = match (&reference.inner, types.as_slice()) {
+            (Some(inner), _) => mixed!(#inner),
+            (None, [one]) => one.clone(),
+            (None, several) => quote_spanned!(span=> (#(#several),*)),
         };
         let named = format_ident!("__Named_{}", reference.name, span = span);
         let row = row(reference);

@@ -79,7 +79,8 @@ fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Opti
     let in_primary_key = draft.parts.len() <= primary_key.len()
         && draft.parts.iter().zip(primary_key).all(|(part, field)| is_plain(part, field));
     if draft.unique {
-        return (in_primary_key && draft.parts.len() == primary_key.len()).then(|| {
+        let has_whole_key = in_primary_key && draft.parts.len() == primary_key.len();
+        return (has_whole_key && has_all_rows(draft)).then(|| {
             "the primary key has the same fields, and is unique already: `get` reads its row; remove the index, \
              or suppress this with `allow(redundant)`"
                 .to_owned()

@@ -111,6 +111,7 @@ fn a_prefix_of_another_index_is_a_warning() {
         "#[index(genre, unique)]",
         "#[index(title, genre, unique)]",
         "#[index(genre, title, unique, allow(redundant))]",
+        "#[index(genre, title, unique, filter = is_new, name = \"new\")]",
     ] {
         assert_warnings(not, &[]);
     }

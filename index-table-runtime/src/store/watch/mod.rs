@@ -138,20 +138,12 @@ impl<'a, R: Entity> Watch<'a, R> {
 
     /// Only for its error.
     #[doc(hidden)]
+    #[must_use]
     pub fn recv(&self) -> Option<Event<R>>
     where
         Self: Started,
     {
         None
-    }
-
-    /// Only for its error.
-    #[doc(hidden)]
-    pub fn iter(&self) -> std::iter::Empty<Event<R>>
-    where
-        Self: Started,
-    {
-        std::iter::empty()
     }
 }
 
