@@ -90,6 +90,6 @@ pub mod report {
         Expired, FailedCommit, FollowerLag, HotKey, IndexSize, Inspection, JournalInfo, LoadReport,
         LoadedShard, LostRange, MissingShard, MoveInfo, MoveState, Moved, OtherReader, PlannedMove,
         PlannedShard, RangeInfo, RebalancePlan, SalvageReport, SalvagedTable, ShardAdvice,
-        ShardInfo, ShardStatus, StoreReport, TableSize, TransactionResult, Upgraded,
+        ShardInfo, ShardStatus, StoreReport, TableSize, TransactionBody, Upgraded,
     };
 }

@@ -55,8 +55,7 @@ pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows,
 pub use store::{
     ArchiveLag, Backup, Commits, DataFileInfo, FailedCommit, Follower, FollowerLag, GroupWriter,
     JournalInfo, LostRange, OtherReader, QueueFull, ReadTxn, Readers, RestoreArchive,
-    SalvageReport, SalvagedTable, ShardId, Store, Submission, Submitted, TransactionResult,
-    WriteTxn,
+    SalvageReport, SalvagedTable, ShardId, Store, Submission, Submitted, TransactionBody, WriteTxn,
 };
 pub use table::{
     AggregateSize, Aggregates, ChangeBatch, ChangeWorker, Changes, EncodedKey, IndexSize, Parts,

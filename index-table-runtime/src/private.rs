@@ -33,7 +33,7 @@ pub use crate::{
             is_filter,
         },
         reference::{
-            HasPrimaryKey, MainTable, PartOf, ReferenceSchema, ReferenceTo, Referenced,
+            KeyOfReference, MainTable, PartOf, ReferenceSchema, Referenced, assert_reference,
             assert_table,
         },
         revision::{Revised, Revision, RevisionNumber},

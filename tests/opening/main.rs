@@ -63,8 +63,8 @@ declaration!(sparse, #[index(nick, sparse)] { nick: Option<String> = None });
 declaration!(newer, #[table(version = 2)] { town: String = "Rome".into(), age: u8 = 40 });
 declaration!(retyped, { town: String = "Rome".into(), age: u16 = 40 });
 declaration!(longer, { town: String = "Rome".into(), age: u8 = 40, email: String = String::new() });
-declaration!(both, #[index(town)] #[index(id, unique, name = "same")] { town: String = "Rome".into(), age: u8 = 40 });
-declaration!(one, #[index(id, unique, name = "same")] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(both, #[index(town)] #[index(id, unique, name = "same", allow(redundant))] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(one, #[index(id, unique, name = "same", allow(redundant))] { town: String = "Rome".into(), age: u8 = 40 });
 
 mod other {
     #[derive(serde::Serialize, serde::Deserialize, index_table::IndexTable)]

@@ -1,6 +1,6 @@
 //! `#[index(FIELDS, OPTIONS)]`, and `#[indexes((FIELDS, OPTIONS), …)]` for several of them.
 
-use proc_macro2::{Group, Span, TokenStream};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
@@ -156,6 +156,9 @@ impl IndexAttr {
         }
         if input.peek(Token![=]) {
             let Some(key) = known else {
+                if let Some(message) = self.field_with_value(input, &word) {
+                    return Err(message);
+                }
                 self.reported |= keys::is_no_option(&name);
                 return Err(unknown(&word, Form::Value));
             };
@@ -186,6 +189,38 @@ impl IndexAttr {
         }
     }
 
+    /// Adds a field whose order or option has the form of a value, `year = desc` or `email = unique`, and returns the error.
+    fn field_with_value(&mut self, input: ParseStream<'_>, field: &Ident) -> Option<syn::Error> {
+        if keys::ORDERS.contains(&field.to_string().as_str()) {
+            return None;
+        }
+        let ahead = input.fork();
+        ahead.parse::<Token![=]>().ok()?;
+        let text = ahead.fork().parse::<LitStr>().map(|text| text.value());
+        let value = text.or_else(|_| ahead.call(Ident::parse_any).map(|word| word.to_string()));
+        let value = value.ok()?;
+        let order = Order::of(&value);
+        let message = if let Some(order) = order {
+            order.usage(&field.to_string())
+        } else if matches!(value.as_str(), "unique" | "sparse") {
+            format!("this is written `#[index({field}, {value})]`")
+        } else {
+            return None;
+        };
+        let error = syn::Error::new(field.span(), message);
+        self.push(match order {
+            Some(Order::Descending) => PartKind::Desc(field.clone()),
+            Some(Order::Ascending) | None => PartKind::Field(field.clone()),
+        });
+        let flag = match value.as_str() {
+            "unique" => &mut self.unique,
+            "sparse" => &mut self.sparse,
+            _ => return Some(error),
+        };
+        *flag = Some(Setting { key: field.span(), value: () });
+        Some(error)
+    }
+
     /// Adds a field. A word after the field is an error: `year desc` is reported, and treated as
     /// `desc(year)`.
     fn field(&mut self, input: ParseStream<'_>, field: Ident) -> syn::Result<()> {
@@ -208,6 +243,12 @@ impl IndexAttr {
     ) -> syn::Result<()> {
         let Some(key) = known else {
             self.incomplete = true;
+            if keys::FIELDS.contains(&word.to_string().as_str()) {
+                let inside = input.fork().parse::<Group>()?;
+                let inside = shown(&text(inside.stream()));
+                let message = format!("write the fields alone: `#[index({inside})]`");
+                return Err(syn::Error::new(word.span(), message));
+            }
             return Err(unknown(word, Form::Call));
         };
         if key.form != Form::Call {
@@ -217,7 +258,14 @@ impl IndexAttr {
             let written = match key.form {
                 _ if inside.is_empty() => key.usage.to_owned(),
                 Form::Flag if !self.parts.is_empty() => {
-                    let message = format!("`{word}` takes no value; write all fields before it");
+                    let before = self.parts.iter().filter_map(|part| part.kind.field());
+                    let before: String =
+                        before.flat_map(|field| [field.to_string(), ", ".to_owned()]).collect();
+                    let message = format!(
+                        "`{word}` takes no value; write all fields before it, \
+                         `#[index({before}{inside}, {word})]`, or declare another index: \
+                         `#[index({inside}, {word})]`"
+                    );
                     return Err(syn::Error::new(word.span(), message));
                 }
                 Form::Flag => format!("#[index({inside}, {word})]"),
@@ -389,6 +437,13 @@ fn filter(input: ParseStream<'_>, usage: &str, errors: &Diagnostics) -> syn::Res
         called.parse::<TokenStream>()?;
         let message = format!("write the method alone: `filter = {}`", method.unraw());
         errors.error(parentheses.span.join(), message);
+    } else if !input.is_empty() && !input.peek(Token![,]) {
+        errors.push(input.error(format!(
+            "expected {WHAT} alone: `filter = method`, a method `fn(&self) -> bool`"
+        )));
+        while !input.is_empty() && !input.peek(Token![,]) {
+            input.parse::<TokenTree>()?;
+        }
     }
     Ok(method)
 }

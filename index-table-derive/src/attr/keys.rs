@@ -226,10 +226,10 @@ impl Order {
 }
 
 /// Misspelt options for the order, which are treated as descending order.
-const ORDERS: [&str; 5] = ["order", "order_by", "sort", "sort_by", "direction"];
+pub(crate) const ORDERS: [&str; 5] = ["order", "order_by", "sort", "sort_by", "direction"];
 
 /// Words for an option that does not exist, because the fields are given without an option.
-const FIELDS: [&str; 7] = ["fields", "field", "columns", "column", "keys", "key", "on"];
+pub(crate) const FIELDS: [&str; 7] = ["fields", "field", "columns", "column", "keys", "key", "on"];
 
 /// Returns the key with this name.
 pub(crate) fn find<K>(keys: &'static [Key<K>], name: &str) -> Option<&'static Key<K>> {

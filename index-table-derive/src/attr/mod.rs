@@ -17,7 +17,7 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Field, Ident, LitBool, LitStr, Meta, Token, bracketed, token};
+use syn::{Attribute, Field, Ident, LitBool, LitStr, Meta, Path, Token, bracketed, token};
 
 use self::aggregate::AggregateAttr;
 use self::index::IndexAttr;
@@ -80,6 +80,10 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
             primary_key = true;
         } else if path.is_ident("revision") {
             errors.error_on(path, "`#[revision]` is written on the field with the revision");
+        } else if is_misspelt(path, "index") {
+            indexes.extend(as_meant(|errors| IndexAttr::read(attribute, errors)));
+        } else if is_misspelt(path, "aggregate") {
+            aggregates.extend(as_meant(|errors| AggregateAttr::read(attribute, errors)));
         }
     }
     primary_key |= table.primary_key || indexes.iter().any(|index| index.primary_key);
@@ -91,6 +95,18 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
         serde: serde::read(attributes),
         primary_key,
     }
+}
+
+/// Whether an attribute is unknown, and has one wrong letter. The compiler reports it, and corrects it.
+fn is_misspelt(path: &Path, name: &str) -> bool {
+    path.get_ident().is_some_and(|word| edit_distance(&word.to_string(), name) == 1)
+}
+
+/// Reads a misspelt attribute, so that the methods exist that the program calls. With another mistake, it is ignored.
+fn as_meant<A>(read: impl FnOnce(&Diagnostics) -> A) -> Option<A> {
+    let errors = Diagnostics::new();
+    let attribute = read(&errors);
+    errors.finish().take_first().is_none().then_some(attribute)
 }
 
 /// An attribute that may stand for `#[primary_key]`.

@@ -2,9 +2,9 @@
 //! view = Ident, changes(…), shard_by = FIELDS, shard_map = "…", reference, part_of = Type, keep_unknown, allow(LINTS), crate =
 //! path)]`
 
-use proc_macro2::Group;
+use proc_macro2::{Group, TokenStream};
 use syn::ext::IdentExt as _;
-use syn::parse::ParseStream;
+use syn::parse::{ParseStream, discouraged::Speculative as _};
 use syn::{Attribute, Ident, LitInt, LitStr, Path, Token, bracketed, parenthesized, token};
 
 use super::index::{IndexAttr, expiry, lints};
@@ -76,6 +76,18 @@ impl TableAttr {
             return Err(syn::Error::new(word.span(), keys::unknown_in_table(&name, alone)));
         };
         match key.form {
+            Form::Value if input.peek(token::Paren) => {
+                let value;
+                let parentheses = parenthesized!(value in input);
+                let inside = shown(&text(value.fork().parse::<TokenStream>()?));
+                let message = format!("this is written `{} = {inside}`", key.name);
+                // The name, so that it can be used.
+                if key.id == TableKey::Repository {
+                    set(&mut self.repository, &word, value.call(Ident::parse_any)?)?;
+                }
+                value.parse::<TokenStream>()?;
+                return Err(syn::Error::new(parentheses.span.open(), message));
+            }
             Form::Value => equals(input, &word, key.usage)?,
             Form::Flag if key.id != TableKey::View => no_value(input, &word)?,
             _ => {}
@@ -165,6 +177,19 @@ impl TableAttr {
 /// Reads an identifier. In quotes, it is an error with the name that is meant.
 fn identifier(input: ParseStream<'_>, usage: &str) -> (Option<Ident>, Option<syn::Error>) {
     let quoted = input.fork().parse::<LitStr>().and_then(|text| text.parse::<Ident>());
+    let at = input.span();
+    let ahead = input.fork();
+    if let Ok(path) = ahead.parse::<Path>()
+        && let (Some(last), true) = (path.segments.last(), path.get_ident().is_none())
+    {
+        let message = format!(
+            "this type is declared beside the struct; write its name alone: `{}`",
+            last.ident
+        );
+        // The following tokens are after the path.
+        input.advance_to(&ahead);
+        return (Some(last.ident.clone()), Some(syn::Error::new(at, message)));
+    }
     match value(input, IDENTIFIER, usage) {
         Ok(ident) => (Some(ident), None),
         Err(mistake) => (quoted.ok(), Some(mistake)),

@@ -19,17 +19,17 @@ use crate::names;
 /// }
 /// ```
 ///
-/// The sum of a field whose type is not spelled as an integer is a `<Money as _index_table::Summand>::Sum`.
+/// A field has the visibility of the row's field. The sum of a field whose type is not spelled as an integer is a `<Money as _index_table::Summand>::Sum`.
 pub(super) fn declaration(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStream {
     let (v, private, ident) = (&cx.table.visibility, &cx.private, &aggregate.ident);
     let (doc, allow) = (docs::totals(cx.table, aggregate), allow_on_struct());
     let group = aggregate.group.iter().map(|field| {
         let (doc, ident, ty) = (docs::group(field), &field.ident, field.ty.tokens(private));
-        let v = visibility_at(&cx.table.visibility, ident.span());
+        let v = visibility_at(&field.visibility, ident.span());
         quote!(#doc #v #ident: #ty)
     });
     let sums = aggregate.sums.iter().map(|field| {
-        let (doc, ident) = (docs::sum(field), sum(field));
+        let (doc, ident, v) = (docs::sum(field), sum(field), &field.visibility);
         let ty = if field.ty.is_summed_as_integer() {
             mixed!(i128)
         } else {
@@ -40,6 +40,7 @@ pub(super) fn declaration(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStrea
     });
     let extremes = aggregate.extremes.iter().map(|extreme| {
         let (doc, ident) = (docs::extreme(extreme), extreme_field(extreme));
+        let v = &extreme.field.visibility;
         let ty = extreme.field.ty.tokens(private);
         mixed!(#doc #v #ident: ::core::option::Option<#ty>)
     });

@@ -280,7 +280,7 @@ pub(super) mod fixed {
              # Errors\n\n`DuplicateKey`, `UniqueViolation`, `KeyTooLong`, `Codec`, and the errors of \
              writing: see `Error`."
         ));
-        mixed!(#doc #[doc(alias("add", "create"))])
+        mixed!(#doc #[doc(alias("add", "create", "insert_one", "push", "store"))])
     }
 
     pub(in super::super) fn put(table: &Table) -> TokenStream {
@@ -291,13 +291,13 @@ pub(super) mod fixed {
              changes.\n\n\
              # Errors\n\n`UniqueViolation`, `KeyTooLong`, `Codec`, and the errors of writing: see `Error`."
         ));
-        mixed!(#doc #[doc(alias("save", "upsert"))])
+        mixed!(#doc #[doc(alias("insert_or_replace", "save", "set", "upsert", "write"))])
     }
 
     pub(in super::super) fn all(table: &Table) -> TokenStream {
         let (name, key) = (&table.name, primary_key(table));
         let doc = doc(&format!("Scans all rows of the table `{name}` in the order of {key}."));
-        mixed!(#doc #[doc(alias("find_all", "get_all", "list"))])
+        mixed!(#doc #[doc(alias("find_all", "get_all", "iter", "list", "query", "select"))])
     }
 
     pub(in super::super) fn update(table: &Table) -> TokenStream {
@@ -346,7 +346,7 @@ pub(super) mod fixed {
              Cost: one look-up. The row is decoded.\n\n\
              # Errors\n\nThe errors of reading: see `Error`."
         ));
-        mixed!(#doc #[doc(alias("find", "find_one"))])
+        mixed!(#doc #[doc(alias("contains", "contains_key", "exists", "fetch", "find", "find_one", "load"))])
     }
 
     pub(in super::super) fn get_async(table: &Table) -> TokenStream {

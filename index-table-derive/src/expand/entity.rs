@@ -14,7 +14,6 @@ use crate::names;
 /// Expands to:
 ///
 /// ```text
-/// impl _index_table::HasPrimaryKey<u64> for Customer {}
 /// impl _index_table::Entity for Customer {
 ///     type Key = u64;
 ///     const TABLE: &'static _index_table::TableSchema = &_index_table::TableSchema { … };
@@ -59,9 +58,6 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let methods = methods::checks(cx);
     mixed! {
         #methods
-
-        #[automatically_derived]
-        impl _index_table::HasPrimaryKey<#key> for #row {}
 
         #[automatically_derived]
         impl _index_table::Entity for #row #conditions {

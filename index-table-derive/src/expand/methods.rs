@@ -68,11 +68,15 @@ pub(super) fn checks(cx: &Context<'_>) -> TokenStream {
             (mixed!(FilterIn), mixed!(bool), check)
         };
         let checked = checked(method.ident);
+        // With the spans of the user's token, because the compiler advises against the bounds of an implementation that
+        // comes from a derive.
+        let user = method.ident.span();
+        let (implemented, row_type) = (names::with_span(&missing, user), Ident::new("R", user));
         mixed! {
             trait #missing {
                 fn #name(&self) -> _index_table::NoMethod<#row, #ty> { loop {} }
             }
-            impl<R> #missing for R where #ty: _index_table::#bound<R> {}
+            impl<#row_type> #implemented for #row_type where #ty: _index_table::#bound<#row_type> {}
             type #checked = <#row as _index_table::Checked<{ #check }>>::Checked;
         }
     });

@@ -92,7 +92,9 @@ fn part<'a>(cx: &Context<'a>) -> Option<&'a Reference> {
 ///     _index_table::assert_table::<__Named_customer>();
 ///     true
 /// }>>::Checked;
-/// const _: ::core::marker::PhantomData<_index_table::ReferenceTo<__To_customer, u64>> = …;
+/// const fn __reference_customer<customer>() {
+///     _index_table::assert_reference::<__To_customer, u64, customer>()
+/// }
 /// ```
 ///
 /// If the type does not exist, or is no table, only the first or the second type has an error.
@@ -100,19 +102,30 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
     let assertions = cx.table.references.iter().map(|reference| {
         let to = &reference.to;
         let span = at(to.span());
-        let key = match &reference.inner {
-            Some(inner) => mixed!(#inner),
-            None => entity::tuple(reference.fields.iter().map(|it| it.ty.tokens(&cx.short))),
+        let types = reference.fields.iter().map(|it| it.ty.tokens(&cx.short));
+        let types: Vec<_> = types.collect();
+        let key = match (&reference.inner, types.as_slice()) {
+            (Some(inner), _) => mixed!(#inner),
+            (None, [one]) => one.clone(),
+            (None, several) => quote_spanned!(span=> (#(#several),*)),
         };
         let named = format_ident!("__Named_{}", reference.name, span = span);
         let row = row(reference);
-        let key =
-            requirements::well_formed(to.span(), &quote_spanned!(span=> ReferenceTo<#row, #key>));
+        let name = match reference.fields.as_slice() {
+            // A part refers by its primary key.
+            [field] => field.ident.clone(),
+            _ => format_ident!("{}", reference.name, span = span),
+        };
+        let marker = requirements::marker(&name, quote_spanned!(span=> #row #key));
+        let check = format_ident!("__reference_{}", reference.name, span = span);
+        let key = quote_spanned!(span=> _index_table::assert_reference::<#row, #key, #marker>());
         let assert = quote_spanned!(span=> _index_table::assert_table::<#named>());
         mixed! {
             type #named = #to;
             type #row = <#named as _index_table::Checked<{ #assert; true }>>::Checked;
-            #key
+            const fn #check<#marker>() {
+                #key
+            }
         }
     });
     assertions.collect()

@@ -10,7 +10,7 @@ use crate::{model::Sharding, names, types::Numbers};
 
 use super::{
     Context, aggregate, allow_on_struct, at, calls, docs, primary_key, queries, requirements,
-    submit, view,
+    submit, view, visibility_at,
 };
 
 /// Expands to:
@@ -20,13 +20,16 @@ use super::{
 /// ```
 pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
     let (table, private) = (cx.table, &cx.private);
-    let (visibility, repository, row) = (&table.visibility, &table.repository, &table.row);
+    let (repository, row) = (&table.repository, &table.row);
+    // If another type has this name, the compiler shows the row or the option, and not the whole derive.
+    let visibility = visibility_at(&table.visibility, repository.span());
+    let keyword = quote_spanned!(at(repository.span())=> struct);
     let doc = docs::repository(table);
     let allow = allow_on_struct();
     mixed! {
         #doc
         #allow
-        #visibility struct #repository {
+        #visibility #keyword #repository {
             table: #private::KeyedTable<#row>,
         }
     }

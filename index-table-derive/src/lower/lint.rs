@@ -75,12 +75,17 @@ fn few_values(draft: &Draft) -> Option<String> {
 /// Returns the warning about an index if another index or the primary key serves its queries at the same
 /// cost.
 fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Option<String> {
-    if draft.unique {
-        return None;
-    }
     let fields = names::index(&draft.parts);
     let in_primary_key = draft.parts.len() <= primary_key.len()
         && draft.parts.iter().zip(primary_key).all(|(part, field)| is_plain(part, field));
+    if draft.unique {
+        let has_whole_key = in_primary_key && draft.parts.len() == primary_key.len();
+        return (has_whole_key && has_all_rows(draft)).then(|| {
+            "the primary key has the same fields, and is unique already: `get` reads its row; remove the index, \
+             or suppress this with `allow(redundant)`"
+                .to_owned()
+        });
+    }
     // A partial index may carry much less than the row.
     if in_primary_key && has_all_rows(draft) && !matches!(draft.strategy, Strategy::Partial(_)) {
         return Some(format!(

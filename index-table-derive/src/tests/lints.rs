@@ -79,6 +79,7 @@ fn a_prefix_of_another_index_is_a_warning() {
         // The primary key is also an index.
         "#[index(genre)]",
         "#[index(genre, title, strategy = \"full\")]",
+        "#[index(genre, title, unique)]",
     ] {
         assert_warnings(one, &["REDUNDANT"]);
     }
@@ -107,7 +108,10 @@ fn a_prefix_of_another_index_is_a_warning() {
         "#[index(title)]",
         "#[index(genre, filter = is_new, name = \"new\")]",
         "#[index(genre, year)]",
-        "#[index(genre, title, unique)]",
+        "#[index(genre, unique)]",
+        "#[index(title, genre, unique)]",
+        "#[index(genre, title, unique, allow(redundant))]",
+        "#[index(genre, title, unique, filter = is_new, name = \"new\")]",
     ] {
         assert_warnings(not, &[]);
     }

@@ -1,6 +1,6 @@
 //! References: fields with the primary key of a row in another table. This code is pure.
 
-use std::{fmt, marker::PhantomData};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -106,17 +106,20 @@ impl<R: Entity> Referenced for R {}
 /// Compiles if `R` is a type of row.
 pub const fn assert_table<R: Referenced>() {}
 
-/// A type of row whose primary key has the type `K`. The derive implements it.
+/// The type of the fields of a reference, named `Field`, to rows `R` with primary keys of type `Key`.
 #[diagnostic::on_unimplemented(
-    message = "the primary key of `{Self}` is not of type `{K}`",
-    label = "a reference has the type of the referenced primary key, or an `Option` of it",
-    note = "with several fields, the types are those of the fields of the primary key, in order"
+    message = "the primary key of `{R}` is `{Key}`, and `{Field}` is `{Self}`",
+    label = "has the primary key `{Key}`",
+    note = "a reference has the type of the referenced primary key, or an `Option` of it; with several fields, the \
+            types are those of the fields of the primary key, in order"
 )]
-pub trait HasPrimaryKey<K> {}
+pub trait KeyOfReference<R, Key, Field> {}
 
-/// Exists if `R` has a primary key of type `K`.
-#[derive(Debug)]
-pub struct ReferenceTo<R: HasPrimaryKey<K>, K>(PhantomData<(R, K)>);
+#[diagnostic::do_not_recommend]
+impl<R, Key, Field> KeyOfReference<R, Key, Field> for Key {}
+
+/// Compiles if `R` has a primary key of type `K`.
+pub const fn assert_reference<R: Entity, K: KeyOfReference<R, R::Key, Field>, Field>() {}
 
 /// A row that is a part of a row of type `W`, with the same primary key: `#[table(part_of = W)]`.
 #[diagnostic::on_unimplemented(

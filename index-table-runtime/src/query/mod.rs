@@ -354,10 +354,27 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         DetachedQuery::new(self.request)
     }
 
+    /// Only for its error.
+    #[doc(hidden)]
+    pub fn delete(self) -> Result<u64>
+    where
+        Self: Unborrowed,
+    {
+        Ok(0)
+    }
+
     fn cursor(self) -> EntryScan<'txn, LentEntries<'txn>> {
         self.request.cursor(None)
     }
 }
+
+/// A scan that borrows no transaction, so that a method can write to it. No type implements it.
+#[diagnostic::on_unimplemented(
+    message = "a scan borrows its transaction, so it can't delete rows",
+    label = "borrows its transaction",
+    note = "`query` returns the scan without the borrow: `repository.find_by_…(txn, …).query().delete(txn)`"
+)]
+pub trait Unborrowed {}
 
 impl<E> fmt::Debug for Scan<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,6 +9,7 @@ mod commits;
 mod copy;
 mod durability;
 mod engines;
+mod features;
 mod follower;
 mod group;
 mod inner;
@@ -44,7 +45,7 @@ pub use group::{GroupWriter, QueueFull, Submission, Submitted};
 pub(crate) use inner::{Declared, Inner, Renewed, WriterGuard};
 pub use monitoring::{DataFileInfo, JournalInfo, OtherReader};
 pub(crate) use open_table::OpenTable;
-pub use outcome::TransactionResult;
+pub use outcome::TransactionBody;
 pub use readers::Readers;
 pub use salvage::{LostRange, SalvageReport, SalvagedTable};
 pub use sharded::ShardId;
@@ -398,19 +399,18 @@ impl Store {
     /// pages in the map of each of them, and 256 KiB on each disk. Otherwise, it fails and changes no shard.
     ///
     /// `body` returns a [`Result`](crate::Result) of this crate. To roll back with an error of your own, use
-    /// [`try_transaction`](Store::try_transaction). If `body` returns `Ok` before its own error, the compiler reports
-    /// mismatched types, `Error` and yours, without this advice.
+    /// [`try_transaction`](Store::try_transaction).
     ///
     /// # Errors
     ///
     /// The errors of `body`, of [`write`](Store::write) and of [`WriteTxn::commit`]; [`Error::MapFull`] only
     /// at the limit, and [`Error::GrowthBlocked`] if read transactions blocked the growth;
     /// [`Error::ShardUnavailable`].
-    pub fn transaction<R: TransactionResult>(
-        &self,
-        mut body: impl FnMut(&mut WriteTxn<'_>) -> R,
-    ) -> R {
-        R::of(self.try_transaction(|txn| body(txn).into_result()))
+    pub fn transaction<T, E, F>(&self, mut body: F) -> Result<T, E>
+    where
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + TransactionBody<E>,
+    {
+        self.try_transaction(|txn| body(txn).map_err(F::into_error)).map_err(F::of)
     }
 
     /// Runs `body` like [`transaction`](Store::transaction), with an error of your own.

@@ -4,6 +4,7 @@ use std::ops::RangeBounds;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a range of `{T}`",
     label = "is not a range of `{T}`",
+    note = "a range is one argument: `from..to`, `from..=to`, `from..` or `..=to`, with bounds of type `{T}`",
     note = "a range of strings has `&str` bounds: `from.as_str()..to.as_str()` for a `String` or \
             a `&String`"
 )]

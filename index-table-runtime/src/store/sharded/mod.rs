@@ -34,7 +34,7 @@ pub(crate) use join::{
 pub(crate) use leftovers::{left_copies, name_of_copy};
 pub(super) use open::{LOCK, open};
 
-use super::{OpenTable, ReadTxn, Store, TransactionResult, WriteTxn};
+use super::{OpenTable, ReadTxn, Store, TransactionBody, WriteTxn};
 use crate::{
     model::{
         error::{Error, Result},
@@ -174,12 +174,11 @@ impl Store {
     ///
     /// [`Error::OtherShard`]: a row or a query needs another shard. [`Error::ShardUnavailable`], and the errors of
     /// [`Store::transaction`].
-    pub fn transaction_on<R: TransactionResult>(
-        &self,
-        shard: &ShardId,
-        mut body: impl FnMut(&mut WriteTxn<'_>) -> R,
-    ) -> R {
-        R::of(self.try_transaction_on(shard, |txn| body(txn).into_result()))
+    pub fn transaction_on<T, E, F>(&self, shard: &ShardId, mut body: F) -> Result<T, E>
+    where
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + TransactionBody<E>,
+    {
+        self.try_transaction_on(shard, |txn| body(txn).map_err(F::into_error)).map_err(F::of)
     }
 
     /// Runs `body` like [`transaction_on`](Store::transaction_on), with an error of your own.

@@ -135,7 +135,25 @@ impl<'a, R: Entity> Watch<'a, R> {
         }
         Ok(Watcher::new(table.shared.watchers.subscribe(filters?, limits), table))
     }
+
+    /// Only for its error.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn recv(&self) -> Option<Event<R>>
+    where
+        Self: Started,
+    {
+        None
+    }
 }
+
+/// A subscription that was started. No type implements it.
+#[diagnostic::on_unimplemented(
+    message = "a subscription has no events until `start`",
+    label = "was not started",
+    note = "`watch(…).start()?` returns a `Watcher`: its `recv` waits for the next event, and its `iter` returns them in a loop"
+)]
+pub trait Started {}
 
 /// The rows that a [`Scan`] or an [`EventualScan`] finds, for [`Watch::only`].
 pub struct FoundRows<R> {

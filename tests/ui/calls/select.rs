@@ -1,0 +1,21 @@
+use index_table::{IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(town)]
+#[index(year)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    year: u16,
+}
+
+fn call(store: &Store, customers: &CustomerRepository, customer: &Customer) -> index_table::Result<()> {
+    for row in customers.select(&store.read()?) {
+        row?;
+    }
+    Ok(())
+}
+
+fn main() {}

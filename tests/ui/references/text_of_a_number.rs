@@ -1,0 +1,25 @@
+use index_table::{IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(customer)]
+struct Order {
+    #[primary_key]
+    id: u64,
+    #[references(Customer)]
+    customer: Option<String>,
+}
+
+fn query(store: &Store) -> index_table::Result<()> {
+    let orders = OrderRepository::open(store)?;
+    let order: Option<Order> = orders.get(&store.read()?, 1)?;
+    Ok(())
+}
+
+fn main() {}
