@@ -12,6 +12,7 @@
 mod arena;
 mod batch;
 mod catalog;
+mod changed;
 mod clients;
 mod compare;
 mod connection;

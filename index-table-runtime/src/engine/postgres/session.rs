@@ -67,6 +67,10 @@ pub(super) struct Session<'s> {
     pub(super) assumed: Slot<Option<Assumed>>,
     /// What a read transaction has read before the numbers were known.
     pub(super) reads: Slot<AssumedReads>,
+    /// The counter of the catalog for which cached records were used.
+    pub(super) assumed_at: Cell<Option<u64>>,
+    /// The table of the index or aggregate that was read last.
+    pub(super) last_read: Cell<Option<&'static str>>,
     /// The keys of the records that were used since the last statement.
     pub(super) used: Slot<Vec<Vec<u8>>>,
     /// The items that are sent with the next statement.
@@ -141,6 +145,8 @@ impl<'s> Session<'s> {
             numbers: OnceCell::new(),
             assumed: Slot::default(),
             reads: Slot::default(),
+            assumed_at: Cell::new(None),
+            last_read: Cell::new(None),
             used: Slot::default(),
             pending: Slot::default(),
             has_changed: Cell::new(false),
@@ -181,6 +187,7 @@ impl<'s> Session<'s> {
     /// Makes the next round trip read the numbers.
     pub(super) fn need_numbers(&self) {
         let changes = self.catalog.changes_known();
+        self.assumed_at.set(self.assumed_at.get().or(Some(changes)));
         self.assumed.with(|assumed| {
             assumed.get_or_insert(Assumed { changes, records: Vec::new() });
         });
@@ -188,6 +195,7 @@ impl<'s> Session<'s> {
 
     /// Notes that a read transaction reads an index or aggregate at this position, or anything else but rows.
     pub(super) fn note_read(&self, schema: &'static TableSchema, part: Option<usize>) {
+        self.last_read.set(Some(schema.name));
         if self.writes || self.known_numbers().is_some() {
             return;
         }
@@ -257,6 +265,7 @@ impl<'s> Session<'s> {
         if !self.writes && is_state && record.is_some() {
             return None;
         }
+        self.assumed_at.set(self.assumed_at.get().or(Some(changes)));
         self.assumed.with(|assumed| {
             let assumed = assumed.get_or_insert(Assumed { changes, records: Vec::new() });
             assumed.records.push((schema, key.to_vec(), Arc::clone(&record)));

@@ -9,9 +9,9 @@ use super::{
     batch::Kind as ChangeKind,
     catalog::Record,
     connection::{Parameters, Response, column},
-    error::{self, Kind},
+    error::Kind,
     names::Relation,
-    outcome, patience,
+    outcome,
     pending::{Item, Pending, Unsent},
     pool::{Leased, Pool},
     session::{Server, Session},
@@ -193,9 +193,8 @@ impl<'s> Txn<'s> {
     /// Records the failure of a statement, after which the server refuses all statements.
     #[cold]
     fn fail(&self, cause: tokio_postgres::Error) -> Error {
-        let (session, kind) = (self.session(), error::kind(&cause));
-        patience::note_failure(&cause);
-        let error = error::of(session.pool.server(), cause);
+        let session = self.session();
+        let (kind, error) = session.meaning(cause);
         if self.depth == 0 || kind != Kind::Refused {
             session.fail(kind == Kind::Conflict, &error);
         } else {
@@ -460,9 +459,8 @@ impl<'s> Txn<'s> {
             Ok(_) => {}
             Err(Broken::Other(error)) => session.fail(false, &error),
             Err(Broken::Unsent(cause) | Broken::Statement(cause) | Broken::Last(cause)) => {
-                let is_conflict = error::kind(&cause) == Kind::Conflict;
-                let error = error::of(session.pool.server(), cause);
-                session.fail(is_conflict, &error);
+                let (kind, error) = session.meaning(cause);
+                session.fail(kind == Kind::Conflict, &error);
             }
         }
     }
