@@ -20,10 +20,13 @@ use super::{
     tables::Tables,
     token::Kept,
 };
-use crate::model::{
-    error::{Error, Result},
-    numbering::Numbering,
-    schema::TableSchema,
+use crate::{
+    engine::CommitFailure,
+    model::{
+        error::{Error, Result},
+        numbering::Numbering,
+        schema::TableSchema,
+    },
 };
 
 /// The parts of an open store that its transactions use.
@@ -54,6 +57,10 @@ pub(super) struct Session<'s> {
     own_changes: Cell<u64>,
     /// The number of changes that this transaction has added to change streams.
     streamed: Cell<u64>,
+    /// The tables that this transaction has written.
+    written: Slot<Vec<&'static str>>,
+    /// Whether its conflict was counted.
+    is_counted: Cell<bool>,
     /// The tables in which this transaction has inserted rows with keys that are not from a block of numbers.
     explicit: Slot<Vec<&'static str>>,
     /// The table in SQL whose other writers wait until the end of this transaction.
@@ -138,6 +145,8 @@ impl<'s> Session<'s> {
             failure: OnceCell::new(),
             own_changes: Cell::new(0),
             streamed: Cell::new(0),
+            written: Slot::default(),
+            is_counted: Cell::new(false),
             explicit: Slot::default(),
             exclusive: OnceCell::new(),
             merged: Slot::default(),
@@ -213,6 +222,35 @@ impl<'s> Session<'s> {
     /// Lets the transaction fail, unless it has failed.
     pub(super) fn fail(&self, is_conflict: bool, error: &Error) {
         self.failure.get_or_init(|| Failure { is_conflict, error: error.again() });
+        if is_conflict {
+            self.count_conflict();
+        }
+    }
+
+    /// Notes that the transaction writes a table.
+    pub(super) fn note_written(&self, table: &'static str) {
+        self.written.with(|written| {
+            if !written.contains(&table) {
+                written.push(table);
+            }
+        });
+    }
+
+    /// Counts a failed commit.
+    #[cold]
+    pub(super) fn count_failure(&self, failure: &CommitFailure) {
+        match failure {
+            CommitFailure::Conflict(_) => self.count_conflict(),
+            CommitFailure::Unknown(_) => self.pool.counters.note_unknown(),
+            CommitFailure::Failed(_) => {}
+        }
+    }
+
+    #[cold]
+    fn count_conflict(&self) {
+        if !self.is_counted.replace(true) {
+            self.written.with(|written| self.pool.counters.note_conflict(written));
+        }
     }
 
     /// Lets other writers of an SQL table wait until the end of the transaction, which has not begun.

@@ -412,7 +412,8 @@ impl<'s> Txn<'s> {
                 }
                 Unsent::Single(batch) => {
                     self.has_ended = true;
-                    outcome::commit_alone(session, &batch)?;
+                    outcome::commit_alone(session, &batch)
+                        .inspect_err(|failure| session.count_failure(failure))?;
                     session.after_commit();
                     committed();
                     return Ok(());
@@ -425,7 +426,7 @@ impl<'s> Txn<'s> {
         }
         self.has_ended = true;
         let Held::Own(session) = &self.held else { return Ok(()) };
-        outcome::commit(session)?;
+        outcome::commit(session).inspect_err(|failure| session.count_failure(failure))?;
         session.after_commit();
         committed();
         Ok(())
