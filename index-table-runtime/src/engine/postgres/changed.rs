@@ -18,7 +18,9 @@ impl Session<'_> {
     /// has read it, an error about a table or its columns is a conflict: the next attempt reads the catalog.
     #[cold]
     pub(super) fn meaning(&self, cause: tokio_postgres::Error) -> (Kind, Error) {
-        patience::note_failure(&cause);
+        if !self.has_one_attempt.get() {
+            patience::note_failure(&cause);
+        }
         let kind = error::kind(&cause);
         if kind != Kind::Refused || !error::is_of_table(&cause) || !self.is_outdated() {
             return (kind, error::of(self.pool.server(), cause));

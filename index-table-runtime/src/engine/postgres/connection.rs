@@ -23,7 +23,7 @@ use tokio_postgres::{
 pub(super) use super::driver::Outcome;
 use super::{
     driver::Driver,
-    sql::{IDENTITY, lock_timeout, noticing, settings},
+    sql::{IDENTITY, before_settings, lock_timeout, noticing, settings},
     token::Kept,
 };
 use crate::{
@@ -146,11 +146,11 @@ impl Connection {
         let assignments = settings.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
         let shown = settings.iter().map(|(name, _)| format!("current_setting('{name}')"));
         let shown = shown.collect::<Vec<_>>().join(" || ',' || ");
-        let sql = format!(
+        let sql = before_settings(&format!(
             "{}{}; SELECT {shown} || ',' || pg_is_in_recovery()::text",
             assignments.collect::<Vec<_>>().concat(),
             lock_timeout(WAIT)
-        );
+        ));
         let (noticing, last) = (noticing(), lock_timeout(lock));
         let (sent, identity) = (self.send_simple(&sql), self.send_simple(IDENTITY));
         for sql in &noticing {

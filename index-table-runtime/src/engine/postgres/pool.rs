@@ -283,7 +283,7 @@ impl Pool {
     pub(super) fn refuse_other_servers(&self) -> Result<Connection> {
         let sql = "SELECT current_setting('server_version_num') || ' ' || version()";
         let connection = self.connect(self.limits.connect)?;
-        let version = connection.simple(sql);
+        let version = connection.simple(&sql::before_settings(sql));
         let version = version.map_err(|error| error::unreachable(&self.server, &error))?;
         match refused(&version.unwrap_or_default()) {
             None => Ok(connection),
@@ -334,12 +334,10 @@ impl Pool {
         Ok(connection)
     }
 
-    /// Returns an error if a store that is open for writing has another cluster or database than before. The numbers of its transactions, the
-    /// tokens of commits, and what this process knows of the catalog are those of the first one.
+    /// Returns an error if the server has another cluster or database than before. The numbers of transactions, the tokens of commits, and what
+    /// this process knows of the catalog are those of the first one. A standby has the cluster of its primary.
     fn refuse_replaced(&self, connection: &Connection) -> Result<()> {
-        let Some(found) = connection.identity().filter(|_| self.needs_primary) else {
-            return Ok(());
-        };
+        let Some(found) = connection.identity() else { return Ok(()) };
         if self.identity.get_or_init(|| found.to_owned()) == found {
             return Ok(());
         }

@@ -57,6 +57,8 @@ pub(super) struct Session<'s> {
     own_changes: Cell<u64>,
     /// The number of changes that this transaction has added to change streams.
     streamed: Cell<u64>,
+    /// Whether no closure runs again after a conflict.
+    pub(super) has_one_attempt: Cell<bool>,
     /// The tables that this transaction has written.
     written: Slot<Vec<&'static str>>,
     /// Whether its conflict was counted.
@@ -145,6 +147,7 @@ impl<'s> Session<'s> {
             failure: OnceCell::new(),
             own_changes: Cell::new(0),
             streamed: Cell::new(0),
+            has_one_attempt: Cell::new(false),
             written: Slot::default(),
             is_counted: Cell::new(false),
             explicit: Slot::default(),

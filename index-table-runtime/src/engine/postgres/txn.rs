@@ -91,6 +91,11 @@ impl<'s> Txn<'s> {
         self.session().pending.with(|pending| pending.is_single = true);
     }
 
+    /// Notes that no closure runs again after a conflict of this transaction.
+    pub(crate) fn has_one_attempt(&self) {
+        self.session().has_one_attempt.set(true);
+    }
+
     /// Lets other writers of the table wait until the end of this transaction, which has not begun, instead of conflicting
     /// with it.
     pub(crate) fn exclude_writers(&self, tables: &Tables) {
