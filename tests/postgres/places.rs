@@ -105,6 +105,40 @@ fn a_read_only_store_is_opened_on_a_hot_standby() -> TestResult {
     Ok(())
 }
 
+/// The runbook of the guide.
+#[test]
+fn a_store_moves_to_the_promoted_standby() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let cluster = Cluster::start()?;
+    let direct = schema.options().connect(&cluster.url)?;
+    let Some(standby) = Beside::standby(&direct, &cluster.url)? else { return Ok(()) };
+    let (first, second) = (address(&cluster.url)?, address(&standby.url)?);
+    let url = cluster.url.replace(&first, &format!("{first},{second}"));
+    let store = schema.options().connect_timeout(Duration::from_secs(2)).connect(&url)?;
+    let places = PlaceRepository::open(&store)?;
+    store.transaction(|txn| places.insert(txn, &place(1)))?;
+    let replayed = "SELECT (pg_current_wal_lsn() <= replay_lsn)::text FROM pg_stat_replication";
+    let begun = Instant::now();
+    while run_sql(&direct, replayed)?.as_deref() != Some("true") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the standby does not follow");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let reader = schema.options().read_only(true).connect(&standby.url)?;
+    drop((direct, cluster));
+    let (begun, refused) = (Instant::now(), store.transaction(|txn| places.insert(txn, &place(2))));
+    assert!(problem(&refused).is_some(), "{refused:?}");
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    run_sql(&reader, "SELECT pg_promote()::text")?;
+    while let Err(error) = store.transaction(|txn| places.insert(txn, &place(3))) {
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{error:?}");
+    }
+    let txn = store.read()?;
+    let found = [1, 2, 3].map(|id| places.get(&txn, id).map(|place| place.is_some()));
+    assert!(matches!(found, [Ok(true), Ok(false), Ok(true)]), "{found:?}");
+    Ok(())
+}
+
 #[test]
 fn a_pooler_in_transaction_mode_is_refused() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
