@@ -89,7 +89,7 @@ pub mod report {
         CatalogTable, ChangeConsumer, ChangeLag, Commits, DataFileInfo, Drained, Duplicate,
         Expired, FailedCommit, FollowerLag, HotKey, IndexSize, Inspection, JournalInfo, LoadReport,
         LoadedShard, LostRange, MissingShard, MoveInfo, MoveState, Moved, OtherReader, PlannedMove,
-        PlannedShard, RangeInfo, RebalancePlan, SalvageReport, SalvagedTable, ShardAdvice,
-        ShardInfo, ShardStatus, StoreReport, TableSize, TransactionBody, Upgraded,
+        PlannedShard, RangeInfo, RebalancePlan, SalvageReport, SalvagedTable, ServerUsage,
+        ShardAdvice, ShardInfo, ShardStatus, StoreReport, TableSize, TransactionBody, Upgraded,
     };
 }

@@ -13,6 +13,7 @@ use std::{
 };
 
 use index_table::{__private::run_sql, Store, report::StoreSchema};
+use index_table_admin::metrics;
 use process::{
     fails, json_lines, json_of, text_of, typed, typed_fails, typed_input, typed_json, typed_text,
 };
@@ -227,4 +228,70 @@ fn a_wrong_url_is_an_error_without_the_password() {
     assert!(error.contains("there is no store at") && error.contains("typo"), "{error}");
     fails(3, &["drop-retired"], &place(&url, "typo"), &[]);
     fails(3, &["tables"], &place(&url, "typo"), &[]);
+}
+
+#[test]
+fn connections_statements_and_conflicts_are_metrics() {
+    let Some(schema) = Schema::new("metrics", 3) else { return };
+    let options = Store::options().schema(&schema.name).connections(2);
+    let store = options.retry_for(std::time::Duration::from_mins(1)).connect(&schema.url);
+    let store = store.expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    let value = |name: &str| -> f64 {
+        let text = metrics(&store);
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name}: {text}")).parse().expect("a number")
+    };
+    assert_eq!(value("index_table_server_connections_limit").to_string(), "2");
+    let reads = [store.read(), store.read()].map(|read| read.expect("a read"));
+    for txn in &reads {
+        customers.get(txn, 1).expect("a look-up");
+    }
+    let usage = || store.server_usage().expect("a server");
+    assert_eq!((usage().connections, usage().connections_in_use), (2, 2));
+    assert_eq!((usage().waiting, usage().waits), (0, 0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| store.transaction(|txn| customers.put(txn, &customer(9))).expect("a put"));
+        while usage().waiting == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        drop(reads);
+    });
+    assert_eq!(usage().waiting, 0);
+    assert_eq!(value("index_table_server_connection_waits_total").to_string(), "1");
+    let waited = value("index_table_server_connection_wait_seconds_total");
+    assert!((0.02..60.0).contains(&waited), "{waited}");
+    assert_eq!(value("index_table_server_connections_in_use").to_string(), "0");
+
+    let before = usage();
+    customers.get(&store.read().expect("a read"), 1).expect("a look-up");
+    // The look-up, and the end of the transaction.
+    assert_eq!(usage().statements - before.statements, 3);
+    assert_eq!((before.conflicts, before.retries, before.unknown_commits), (0, 0, 0));
+    let of_other = CustomerRepository::open(schema.store()).expect("a table");
+    let mut runs = 0;
+    let changed = store.transaction(|txn| {
+        runs += 1;
+        let mut row = customers.get(txn, 1)?.unwrap_or_else(|| customer(1));
+        if runs == 1 {
+            std::thread::scope(|scope| {
+                let put = || schema.store().transaction(|txn| of_other.delete(txn, 1));
+                scope.spawn(put).join().expect("a thread")
+            })?;
+        }
+        row.town = "changed".to_owned();
+        customers.put(txn, &row).map(drop)
+    });
+    changed.expect("a change");
+    assert_eq!(runs, 2);
+    let text = metrics(&store);
+    for line in [
+        "index_table_server_conflicts_total 1",
+        "index_table_server_retries_total 1",
+        "index_table_server_unknown_commits_total 0",
+        "index_table_server_table_conflicts_total{table=\"customers\"} 1",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
 }

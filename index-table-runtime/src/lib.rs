@@ -28,7 +28,9 @@ mod upkeep;
 mod usage;
 mod write;
 
-pub use engine::{ArchiveFile, CommitNumber, Durability, DurabilityReason, Options, WhenFull};
+pub use engine::{
+    ArchiveFile, CommitNumber, Durability, DurabilityReason, Options, ServerUsage, WhenFull,
+};
 /// Rows without their type, and the exact form of values as JSON. With the feature `json`.
 #[cfg(feature = "json")]
 pub mod json {

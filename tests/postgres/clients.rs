@@ -3,7 +3,7 @@
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use index_table::{__private::run_sql, Error, IndexTable, Result, Store};
@@ -251,14 +251,21 @@ fn every_acknowledged_row_survives_sessions_that_end() -> TestResult {
                 thread::sleep(Duration::from_millis(4));
             }
         });
-        let workers: Vec<_> = (0..4_u32)
+        let workers: Vec<_> = (0..8_u32)
             .map(|worker| {
                 scope.spawn(move || {
                     let goes_on = |round: &u32| *round < 60 || failed.load(Ordering::Relaxed) < 5;
                     let rounds = (0..50_000).take_while(goes_on);
                     let ids = rounds.map(|round| worker * 100_000 + round);
-                    let insert =
-                        |id| match store.transaction(|txn| accounts.insert(txn, &account(id, 1))) {
+                    let once = |id| match worker % 2 {
+                        0 => accounts.insert(&mut store.autocommit()?, &account(id, 1)),
+                        _ => store.transaction(|txn| accounts.insert(txn, &account(id, 1))),
+                    };
+                    let insert = |id| {
+                        let begun = Instant::now();
+                        let inserted = once(id);
+                        assert!(begun.elapsed() < Duration::from_secs(20), "{inserted:?}");
+                        match inserted {
                             Ok(()) => (id, Some(true)),
                             Err(Error::CommitUnknown { .. }) => (id, None),
                             Err(Error::Unreachable { .. } | Error::TransactionFailed { .. }) => {
@@ -266,7 +273,8 @@ fn every_acknowledged_row_survives_sessions_that_end() -> TestResult {
                                 (id, Some(false))
                             }
                             Err(error) => panic!("{error}"),
-                        };
+                        }
+                    };
                     ids.map(insert).collect()
                 })
             })

@@ -149,3 +149,33 @@ fn a_long_wait_ends_in_few_attempts() -> TestResult {
     assert!(attempts <= 8, "{attempts}");
     Ok(())
 }
+
+/// Its program would have to handle a conflict, although the other transaction changes nothing.
+#[test]
+fn a_transaction_without_a_closure_waits_for_longer() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let accounts = AccountRepository::open(&store)?;
+    store.transaction(|txn| accounts.put(txn, &Account { id: 1, balance: 0 }))?;
+    let hold = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT k FROM \"{0}\".accounts FOR UPDATE; SELECT pg_sleep(0.2)::text; ROLLBACK",
+        schema.name()
+    );
+    thread::scope(|scope| -> Result<()> {
+        let holder = scope.spawn(|| run_sql(&store, &hold));
+        let sleeps = format!(
+            "SELECT count(*)::text FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
+             AND query LIKE '%\"{}\".accounts FOR UPDATE%'",
+            schema.name()
+        );
+        while run_sql(&store, &sleeps)?.as_deref() != Some("1") {
+            assert!(!holder.is_finished(), "it does not wait");
+        }
+        let mut txn = store.write()?;
+        accounts.update(&mut txn, 1, |row| row.balance += 1)?;
+        txn.commit()?;
+        holder.join().expect("a thread").map(drop)
+    })?;
+    assert_eq!(accounts.get(&store.read()?, 1)?.map(|row| row.balance), Some(1));
+    Ok(())
+}

@@ -36,6 +36,7 @@ mod statements;
 mod stripes;
 mod totals;
 mod trips;
+mod turns;
 
 use std::time::Duration;
 

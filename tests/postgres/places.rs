@@ -92,9 +92,50 @@ fn a_read_only_store_is_opened_on_a_hot_standby() -> TestResult {
     assert!(only(schema.url(), "standby", true).is_err());
     assert!(only(schema.url(), "read-only", true).is_err());
     assert_eq!(problem(&only(&standby.url, "primary", true)), Some(ServerProblem::NotPrimary));
+    // The default isolation of a server is no matter: a standby does not have this level.
+    let serializable = "options=-c%20default_transaction_isolation%3Dserializable";
+    for words in ["any", "standby", "read-only"] {
+        only(&format!("{}&{serializable}", standby.url), words, true)?;
+    }
+    let refused = options().connect(&format!("{}&{serializable}", standby.url));
+    assert_eq!(problem(&refused), Some(ServerProblem::NotPrimary));
     only(schema.url(), "prefer-standby", true)?;
     only(schema.url(), "prefer-standby", false)?;
     assert!(matches!(only(schema.url(), "master", true), Err(Error::Io { .. })));
+    Ok(())
+}
+
+/// The runbook of the guide.
+#[test]
+fn a_store_moves_to_the_promoted_standby() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let cluster = Cluster::start()?;
+    let direct = schema.options().connect(&cluster.url)?;
+    let Some(standby) = Beside::standby(&direct, &cluster.url)? else { return Ok(()) };
+    let (first, second) = (address(&cluster.url)?, address(&standby.url)?);
+    let url = cluster.url.replace(&first, &format!("{first},{second}"));
+    let store = schema.options().connect_timeout(Duration::from_secs(2)).connect(&url)?;
+    let places = PlaceRepository::open(&store)?;
+    store.transaction(|txn| places.insert(txn, &place(1)))?;
+    let replayed = "SELECT (pg_current_wal_lsn() <= replay_lsn)::text FROM pg_stat_replication";
+    let begun = Instant::now();
+    while run_sql(&direct, replayed)?.as_deref() != Some("true") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the standby does not follow");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let reader = schema.options().read_only(true).connect(&standby.url)?;
+    drop((direct, cluster));
+    let (begun, refused) = (Instant::now(), store.transaction(|txn| places.insert(txn, &place(2))));
+    assert!(problem(&refused).is_some(), "{refused:?}");
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    run_sql(&reader, "SELECT pg_promote()::text")?;
+    while let Err(error) = store.transaction(|txn| places.insert(txn, &place(3))) {
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{error:?}");
+    }
+    let txn = store.read()?;
+    let found = [1, 2, 3].map(|id| places.get(&txn, id).map(|place| place.is_some()));
+    assert!(matches!(found, [Ok(true), Ok(false), Ok(true)]), "{found:?}");
     Ok(())
 }
 
@@ -167,5 +208,30 @@ fn a_server_that_tells_nothing_is_used() -> TestResult {
     open("single", "of_single")?;
     run_sql(&admin, "REVOKE SELECT ON pg_stat_activity FROM PUBLIC")?;
     open("member", "of_owner")?;
+    Ok(())
+}
+
+/// As in libpq, `sslmode` has no meaning for a socket of the system.
+#[cfg(unix)]
+#[test]
+fn a_socket_of_the_system_needs_no_encryption() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let setting = |name: &str| run_sql(&store, &format!("SHOW {name}"));
+    let (Some(directory), Some(port)) = (setting("unix_socket_directories")?, setting("port")?)
+    else {
+        return Err("no setting".into());
+    };
+    let directory = directory.split(',').next().unwrap_or_default();
+    if !std::path::Path::new(directory).join(format!(".s.PGSQL.{port}")).exists() {
+        eprintln!("not run: the server has no socket on this machine");
+        return Ok(());
+    }
+    let base = format!("host={directory} port={port} user=postgres dbname=postgres");
+    for mode in ["disable", "prefer", "require"] {
+        let store = schema.options().connect(&format!("{base} sslmode={mode}"))?;
+        let address = run_sql(&store, "SELECT coalesce(inet_client_addr()::text, 'socket')")?;
+        assert_eq!(address.as_deref(), Some("socket"), "{mode}");
+    }
     Ok(())
 }

@@ -280,6 +280,11 @@ fn an_open_store_refuses_another_cluster() -> TestResult {
         Fate::Forward
     })?;
     let options = schema.options().commit_timeout(Duration::from_secs(30));
+    let reader = options.clone().read_only(true).connect(&url)?;
+    let copies = CrateRepository::open(&reader)?;
+    // With this, the next one needs a new connection.
+    let held = reader.read()?;
+    assert!(copies.get(&held, 5).is_ok());
     let store = options.connect(&url)?;
     let crates = CrateRepository::open(&store)?;
     is_armed.store(true, Ordering::SeqCst);
@@ -300,6 +305,15 @@ fn an_open_store_refuses_another_cluster() -> TestResult {
         matches!(result, Err(Error::Unreachable { problem: ServerProblem::Replaced, .. }))
     };
     assert!(is_refused(&refused), "{refused:?}");
+    let kept: Vec<_> = (0..4)
+        .map_while(|_| reader.read().and_then(|txn| copies.get(&txn, 5).map(|_| txn)).ok())
+        .collect();
+    let other = reader.read().and_then(|txn| copies.get(&txn, 5).map(drop));
+    let problem = |error: &Error| {
+        matches!(error, Error::Unreachable { problem: ServerProblem::Replaced, .. })
+    };
+    assert!(other.as_ref().is_err_and(problem), "{} {other:?}", kept.len());
+    drop((kept, held));
     is_armed.store(false, Ordering::SeqCst);
     let again = schema.options().connect(&url)?;
     set(&again, &CrateRepository::open(&again)?, 5, 53)?;

@@ -153,6 +153,7 @@ fn a_commit_whose_outcome_can_not_be_read_is_unknown_in_time() -> TestResult {
     let outcome = store.transaction(|txn| calls.insert(txn, &call(2)));
     assert!(matches!(outcome, Err(Error::CommitUnknown { .. })), "{outcome:?}");
     assert!(begun.elapsed() < LIMIT * 2 + Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert_eq!(store.server_usage().map(|usage| usage.unknown_commits), Some(1));
     Ok(())
 }
 

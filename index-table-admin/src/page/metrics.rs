@@ -8,7 +8,7 @@ use std::{
 use index_table::{
     __private::admin::{FORMAT, Latency, checked},
     Error, IndexState, Store,
-    report::{ChangeConsumer, DataFileInfo, MoveInfo, ShardStatus},
+    report::{ChangeConsumer, DataFileInfo, MoveInfo, ServerUsage, ShardStatus},
 };
 
 use super::Page;
@@ -122,6 +122,7 @@ pub(super) fn text(page: &Page) -> String {
     part("files", files(&mut text, page).map(|()| 0));
     journal(&mut text, page);
     commits(&mut text, page);
+    server(&mut text, page);
     inspections(&mut text, page);
     usage(&mut text, page);
     latencies(&mut text, page);
@@ -224,6 +225,42 @@ fn commits(text: &mut Text, page: &Page) {
     let last = last.map(|last| sample([], last.as_secs_f64()));
     let help = "Time of the last commit of this process, in seconds since 1970.";
     text.metric("last_commit_timestamp_seconds", "gauge", help, last);
+}
+
+/// The connections and conflicts of a store on a server.
+fn server(text: &mut Text, page: &Page) {
+    let usage = page.store.server_usage();
+    let one =
+        |value: fn(&ServerUsage) -> String| usage.as_ref().map(|usage| (Vec::new(), value(usage)));
+    let open = one(|usage| usage.connections.to_string());
+    text.metric("server_connections", "gauge", "Open connections to the server.", open);
+    let used = one(|usage| usage.connections_in_use.to_string());
+    let help = "Connections that transactions use.";
+    text.metric("server_connections_in_use", "gauge", help, used);
+    let most = one(|usage| usage.connections_most.to_string());
+    let help = "Connections that transactions can use.";
+    text.metric("server_connections_limit", "gauge", help, most);
+    let waiting = one(|usage| usage.waiting.to_string());
+    let help = "Threads that wait for a connection.";
+    text.metric("server_connection_waiters", "gauge", help, waiting);
+    let waits = one(|usage| usage.waits.to_string());
+    text.metric("server_connection_waits_total", "counter", "Waits for a connection.", waits);
+    let waited = one(|usage| usage.waited.as_secs_f64().to_string());
+    let help = "Time of the waits for a connection that are over.";
+    text.metric("server_connection_wait_seconds_total", "counter", help, waited);
+    let statements = one(|usage| usage.statements.to_string());
+    text.metric("server_statements_total", "counter", "Statements that were sent.", statements);
+    let retries = one(|usage| usage.retries.to_string());
+    text.metric("server_retries_total", "counter", "Closures that ran again.", retries);
+    let unknown = one(|usage| usage.unknown_commits.to_string());
+    let help = "Commits whose outcome is not known.";
+    text.metric("server_unknown_commits_total", "counter", help, unknown);
+    let conflicts = one(|usage| usage.conflicts.to_string());
+    text.metric("server_conflicts_total", "counter", "Transactions with a conflict.", conflicts);
+    let tables = usage.iter().flat_map(|usage| &usage.conflicts_by_table);
+    let tables = tables.map(|(table, count)| sample([("table", *table)], count));
+    let help = "Transactions with a conflict that had written a table.";
+    text.metric("server_table_conflicts_total", "counter", help, tables);
 }
 
 fn inspections(text: &mut Text, page: &Page) {

@@ -93,6 +93,7 @@ pub(crate) mod postgres;
 mod query;
 mod read;
 mod records;
+mod server_usage;
 mod stamp;
 mod write;
 
@@ -123,6 +124,7 @@ pub(crate) use query::{KeyList, Query, Sampled};
 pub(crate) use read::one_by_one;
 pub(crate) use read::{Count, EntryResult, Read, SmallRecords, WithRow};
 pub(crate) use records::{ReadRecords, Records, Rename, Space, WriteRecords};
+pub use server_usage::ServerUsage;
 pub use stamp::CommitNumber;
 pub(crate) use stamp::Stamp;
 pub(crate) use write::{Write, one_by_one as write_one_by_one};

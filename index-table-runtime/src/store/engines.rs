@@ -237,6 +237,13 @@ impl Engines {
         self.one().map_or(Duration::ZERO, |engine| engine.retry_for())
     }
 
+    /// Counts a closure that runs again after a conflict.
+    pub(crate) fn note_retry(&self) {
+        if let Some(engine) = self.one() {
+            engine.note_retry();
+        }
+    }
+
     forward! {
         on_current:
         /// Begins a read transaction.

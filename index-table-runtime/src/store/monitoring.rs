@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use super::{Commits, Store, engines::Current, sharded::MAIN};
 use crate::{
-    engine::{Engine, FileState, JournalState},
+    engine::{Engine, FileState, JournalState, ServerUsage},
     model::error::Result,
     usage::Inspection,
 };
@@ -177,6 +177,27 @@ impl Store {
             return Commits::default();
         }
         self.inner.outcomes.report(&self.inner.requests)
+    }
+
+    /// Returns the connections, statements and conflicts of a store on a PostgreSQL server; `None` for another store. In a forked process, all
+    /// counts are 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = index_table::Store::open(dir.path())?;
+    /// if let Some(usage) = store.server_usage() {
+    ///     println!("{} of {} connections", usage.connections_in_use, usage.connections_most);
+    ///     println!("{} conflicts, {} unknown commits", usage.conflicts, usage.unknown_commits);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn server_usage(&self) -> Option<ServerUsage> {
+        self.inner.engines.one()?.server_usage()
     }
 
     /// Returns the last [`check`](Store::check), [`verify`](Store::verify), [`scrub`](Store::scrub) and

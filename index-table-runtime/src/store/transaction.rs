@@ -142,7 +142,9 @@ impl Attempts {
 /// Prepares another attempt of a closure, or of work of an engine.
 pub(crate) fn prepare(engines: &Engines, retry: Retry, conflicts: &mut Conflicts) -> Result<bool> {
     if retry == Retry::Conflict {
-        return conflicts.back_off(engines.retry_for()).map(|()| true);
+        conflicts.back_off(engines.retry_for())?;
+        engines.note_retry();
+        return Ok(true);
     }
     engines.prepare(retry)
 }

@@ -20,7 +20,7 @@ use crate::engine::memory;
 use crate::engine::postgres;
 use crate::{
     engine::{
-        Durability, DurabilityReason, Options, Records, Rename, Retry,
+        Durability, DurabilityReason, Options, Records, Rename, Retry, ServerUsage,
         forward::{forward, of_each_engine, on_engine},
         lmdb,
     },
@@ -87,6 +87,25 @@ impl Engine {
             return engine.retry_for();
         }
         Duration::ZERO
+    }
+
+    /// Returns the use of the server; `None` for another engine.
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
+    pub(crate) fn server_usage(&self) -> Option<ServerUsage> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(engine) = self {
+            return Some(engine.usage());
+        }
+        None
+    }
+
+    /// Counts a closure that runs again after a conflict.
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
+    pub(crate) fn note_retry(&self) {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(engine) = self {
+            engine.note_retry();
+        }
     }
 
     /// Returns the LMDB environment, for operations that other engines don't have.

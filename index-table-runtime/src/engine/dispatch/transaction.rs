@@ -82,6 +82,15 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// Notes that no closure runs again after a conflict of this transaction, which has not begun on the server.
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
+    pub(crate) fn has_one_attempt(&self) {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(txn) = self {
+            txn.has_one_attempt();
+        }
+    }
+
     /// Lets other writers of the table wait until the end of this transaction, if its engine lets several transactions write
     /// at the same time, and the transaction has not begun on the server.
     #[cfg_attr(

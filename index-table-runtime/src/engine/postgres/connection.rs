@@ -1,14 +1,15 @@
 //! A connection to the server, with its prepared statements.
 
-#[cfg(feature = "async")]
-use std::sync::Arc;
 use std::{
     collections::HashMap,
     future::poll_fn,
     io::Cursor,
     mem,
     pin::{Pin, pin},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -22,7 +23,7 @@ use tokio_postgres::{
 pub(super) use super::driver::Outcome;
 use super::{
     driver::Driver,
-    sql::{IDENTITY, lock_timeout, noticing, settings},
+    sql::{IDENTITY, before_settings, lock_timeout, noticing, settings},
     token::Kept,
 };
 use crate::{
@@ -114,6 +115,8 @@ pub(super) struct Connection {
     token: Mutex<Option<Kept>>,
     /// The cluster and the database, if the server tells them.
     identity: Option<String>,
+    /// The number of statements of the store.
+    sent: Arc<AtomicU64>,
 }
 
 /// The reason why a session can't be used.
@@ -143,11 +146,11 @@ impl Connection {
         let assignments = settings.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
         let shown = settings.iter().map(|(name, _)| format!("current_setting('{name}')"));
         let shown = shown.collect::<Vec<_>>().join(" || ',' || ");
-        let sql = format!(
+        let sql = before_settings(&format!(
             "{}{}; SELECT {shown} || ',' || pg_is_in_recovery()::text",
             assignments.collect::<Vec<_>>().concat(),
             lock_timeout(WAIT)
-        );
+        ));
         let (noticing, last) = (noticing(), lock_timeout(lock));
         let (sent, identity) = (self.send_simple(&sql), self.send_simple(IDENTITY));
         for sql in &noticing {
@@ -210,7 +213,17 @@ impl Connection {
     pub(super) fn raw(client: Client, driver: Driver) -> Self {
         let (statements, named) = (Mutex::default(), Mutex::default());
         let (driver, is_queued, token) = (Mutex::new(driver), false.into(), Mutex::default());
-        Self { client, driver, is_queued, statements, named, token, identity: None }
+        let (identity, sent) = (None, Arc::default());
+        Self { client, driver, is_queued, statements, named, token, identity, sent }
+    }
+
+    /// Returns the connection, which adds the number of its statements from now on.
+    pub(super) fn counted(self, sent: &Arc<AtomicU64>) -> Self {
+        Self { sent: Arc::clone(sent), ..self }
+    }
+
+    fn count(&self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn driver(&self) -> MutexGuard<'_, Driver> {
@@ -256,6 +269,7 @@ impl Connection {
 
     /// Sends statements without parameters.
     pub(super) fn send_simple<'c>(&'c self, sql: &'c str) -> Sent<'c> {
+        self.count();
         Sent::new(self, async move {
             let messages = self.client.simple_query(sql).await?;
             let last = messages.iter().rev().find_map(|message| match message {
@@ -271,6 +285,7 @@ impl Connection {
         statement: &'c Statement,
         parameters: Parameters<'c>,
     ) -> Sent<'c> {
+        self.count();
         Sent::new(self, async move {
             self.client.query(statement, parameters).await.map(Response::Rows)
         })
@@ -284,6 +299,7 @@ impl Connection {
         parameters: Parameters<'c>,
         types: Vec<Type>,
     ) -> Sent<'c> {
+        self.count();
         Sent::new(self, async move {
             let pairs: Vec<_> = parameters.iter().copied().zip(types).collect();
             self.client.query_typed(sql, &pairs).await.map(Response::Rows)
@@ -295,6 +311,7 @@ impl Connection {
         statement: &'c Statement,
         parameters: Parameters<'c>,
     ) -> Sent<'c> {
+        self.count();
         Sent::new(self, async move {
             self.client.execute(statement, parameters).await.map(Response::Count)
         })
@@ -311,6 +328,7 @@ impl Connection {
     /// Queues the end of a transaction without changes, which is sent together with the next statement. Returns true if
     /// [`send_queued`](Self::send_queued) must be called later.
     pub(super) fn rollback_later(&self) -> bool {
+        self.count();
         let _ = poll_once(pin!(self.client.simple_query("ROLLBACK")));
         !self.is_queued.swap(true, Ordering::AcqRel)
     }
@@ -328,6 +346,7 @@ impl Connection {
     /// Sends a statement without waiting for its result. The server runs it before all later statements of this
     /// connection.
     pub(super) fn send(&self, sql: &str) {
+        self.count();
         let _ = poll_once(pin!(self.client.simple_query(sql)));
         self.driver().turn();
     }
@@ -335,6 +354,7 @@ impl Connection {
     /// Returns the rows of a query.
     pub(super) fn query(&self, sql: &str, parameters: Parameters<'_>) -> Outcome<Vec<Row>> {
         let statement = self.prepared(sql)?;
+        self.count();
         self.wait(self.client.query(&statement, parameters))
     }
 
@@ -345,6 +365,7 @@ impl Connection {
         next: &mut dyn FnMut() -> Option<Vec<u8>>,
     ) -> Outcome<u64> {
         let statement = self.prepared(sql)?;
+        self.count();
         let mut sink = pin!(self.wait(self.client.copy_in::<_, Cursor<Vec<u8>>>(&statement))?);
         while let Some(piece) = next() {
             self.wait(poll_fn(|context| sink.as_mut().poll_ready(context)))?;
@@ -390,6 +411,7 @@ impl Connection {
         statement: Statement,
         key: Arc<[u8]>,
     ) -> impl Future<Output = Outcome<Vec<Row>>> + Send + use<> {
+        self.count();
         let own = Arc::clone(self);
         async move { own.client.query(&statement, &[&&*key]).await }
     }

@@ -1,6 +1,7 @@
 //! Opening a connection to one of the hosts of a URL.
 
 use std::{
+    borrow::Cow,
     error::Error,
     hash::{BuildHasher as _, RandomState},
     io,
@@ -10,6 +11,8 @@ use std::{
 };
 
 use socket2::{SockRef, TcpKeepalive};
+#[cfg(unix)]
+use tokio_postgres::config::SslMode;
 use tokio_postgres::{
     Client, Config,
     config::{Host, LoadBalanceHosts},
@@ -22,6 +25,7 @@ use super::{
     error::Standby,
     options::Limits,
     socket::{Reactor, ServerAddress, Socket, Stream},
+    sql,
     target::Target,
     tls::Tls,
 };
@@ -159,6 +163,19 @@ impl Place<'_> {
         Ok(socket)
     }
 
+    /// Returns the configuration for an address. As in libpq, `sslmode` has no meaning for a socket of the system, which no server encrypts.
+    fn config_for(&self, address: &ServerAddress) -> Cow<'_, Config> {
+        match address {
+            ServerAddress::Tcp(_) => Cow::Borrowed(self.config),
+            #[cfg(unix)]
+            ServerAddress::Unix(_) => {
+                let mut config = self.config.clone();
+                config.ssl_mode(SslMode::Disable);
+                Cow::Owned(config)
+            }
+        }
+    }
+
     /// Opens a session on a connected socket.
     fn session(
         &self,
@@ -173,7 +190,8 @@ impl Place<'_> {
         };
         let mut tls = Clone::clone(self.tls);
         let of_stream = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls, name)?;
-        let opened = reactor.run(pin!(self.config.connect_raw(stream, of_stream)), until)?;
+        let config = self.config_for(address);
+        let opened = reactor.run(pin!(config.connect_raw(stream, of_stream)), until)?;
         let (client, connection): (Client, _) = opened?;
         let left = until.saturating_duration_since(Instant::now());
         let (token, address, name) = (client.cancel_token(), address.clone(), name.to_owned());
@@ -182,11 +200,12 @@ impl Place<'_> {
         if self.target == Target::Any {
             return Ok(connection);
         }
-        let found = connection.simple(
-            "SELECT current_setting('transaction_read_only') || ' ' || pg_is_in_recovery()::text",
-        )?;
+        let found = connection.simple(&sql::before_settings(
+            "SELECT (current_setting('default_transaction_read_only')::bool OR pg_is_in_recovery())::text \
+             || ' ' || pg_is_in_recovery()::text",
+        ))?;
         let (read_only, recovers) = match found.as_deref().and_then(|it| it.split_once(' ')) {
-            Some((read_only, recovers)) => (read_only == "on", recovers == "true"),
+            Some((read_only, recovers)) => (read_only == "true", recovers == "true"),
             None => (false, false),
         };
         let Some(reason) = self.target.refuses(read_only, recovers) else { return Ok(connection) };

@@ -133,6 +133,23 @@ pub(super) fn is_locked(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
+/// Whether the error is about an SQL table or its columns, which another client may have changed.
+pub(super) fn is_of_table(error: &tokio_postgres::Error) -> bool {
+    let codes = [
+        SqlState::UNDEFINED_TABLE,
+        SqlState::UNDEFINED_COLUMN,
+        // The columns of `ON CONFLICT` are no key.
+        SqlState::INVALID_COLUMN_REFERENCE,
+        // A new column has no value.
+        SqlState::NOT_NULL_VIOLATION,
+        // The result of a prepared statement has other columns.
+        SqlState::FEATURE_NOT_SUPPORTED,
+        // A table was dropped while a statement began to use it.
+        SqlState::INTERNAL_ERROR,
+    ];
+    error.code().is_some_and(|code| codes.contains(code))
+}
+
 /// Whether the client has waited for the maximum time. The error of the library has no other sign.
 fn is_late(error: Option<&tokio_postgres::Error>) -> bool {
     error.is_some_and(|it| it.to_string() == "timeout waiting for server")

@@ -12,10 +12,12 @@
 mod arena;
 mod batch;
 mod catalog;
+mod changed;
 mod clients;
 mod compare;
 mod connection;
 mod copy;
+mod counters;
 mod dial;
 mod driver;
 mod ends;
@@ -90,7 +92,7 @@ use self::{
     target::Target,
 };
 use crate::{
-    engine::{Options, Read as _, Records, Rename, Retry, Space},
+    engine::{Options, Read as _, Records, Rename, Retry, ServerUsage, Space},
     model::{
         error::{Error, Result, StoreError as _},
         reference::{MARK, Referrer},
@@ -361,6 +363,16 @@ impl Engine {
     /// Returns the number of read transactions of this store, and the age of the oldest.
     pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
         self.pool.ages()
+    }
+
+    /// Returns the use of the server.
+    pub(crate) fn usage(&self) -> ServerUsage {
+        self.pool.usage()
+    }
+
+    /// Counts a closure that runs again after a conflict.
+    pub(crate) fn note_retry(&self) {
+        self.pool.counters.note_retry();
     }
 
     /// Runs statements outside of transactions, for tests. Returns the first column of the last row.

@@ -71,7 +71,7 @@ impl Options {
     /// the `count` of hundreds of millions of entries, or their removal when an index is built again. Waiting for another client that is
     /// opening a table or changing indexes has a limit of its own, an hour. Waiting for a row or table that another client has locked ends
     /// after half of this time, at most 5 seconds, with a conflict; in a transaction of several round trips that writes rows, after 20 milliseconds, and
-    /// twice as long after each such conflict of the thread.
+    /// twice as long after each such conflict of the thread; without a closure, after half a second.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit.min(24 * HOUR);
         self

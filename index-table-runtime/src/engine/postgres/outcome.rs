@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     batch::Batch,
-    error, patience,
+    error,
     pending::Item,
     pool::{Leased, Pool},
     session::Session,
@@ -50,7 +50,7 @@ pub(super) fn commit(session: &Session<'_>) -> Result<(), CommitFailure> {
         // Neither the commit nor a rollback was sent, so the connection can't be kept.
         Err(Broken::Unsent(cause)) => {
             drop(leased);
-            Err(failed(pool, cause))
+            Err(failed(session, cause))
         }
         // The server has rolled back if a statement before the commit has failed.
         Err(Broken::Statement(cause) | Broken::Last(cause)) => judge(session, leased, cause, token),
@@ -106,7 +106,7 @@ fn judge(
     match error::kind(&cause) {
         error::Kind::Conflict | error::Kind::Refused => {
             leased.into_iter().for_each(Leased::keep);
-            Err(failed(session.pool, cause))
+            Err(failed(session, cause))
         }
         error::Kind::Ambiguous | error::Kind::Lost => {
             drop(leased);
@@ -116,11 +116,11 @@ fn judge(
 }
 
 /// Returns the failure of a commit that has changed nothing.
-fn failed(pool: &Pool, cause: tokio_postgres::Error) -> CommitFailure {
-    patience::note_failure(&cause);
-    let is_conflict = error::kind(&cause) == error::Kind::Conflict;
-    let error = error::of(pool.server(), cause);
-    if is_conflict { CommitFailure::Conflict(error) } else { CommitFailure::Failed(error) }
+fn failed(session: &Session<'_>, cause: tokio_postgres::Error) -> CommitFailure {
+    match session.meaning(cause) {
+        (error::Kind::Conflict, error) => CommitFailure::Conflict(error),
+        (_, error) => CommitFailure::Failed(error),
+    }
 }
 
 /// Determines the outcome of a commit whose connection was lost with this error. A transaction without a token has changed nothing.

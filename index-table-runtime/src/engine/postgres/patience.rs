@@ -11,6 +11,10 @@ use super::error;
 /// The first limit.
 const FIRST: Duration = Duration::from_millis(20);
 
+/// The limit of a transaction that does not run again: its program has to handle each conflict. It is shorter than the server's time for finding
+/// a deadlock.
+pub(super) const ONE: Duration = Duration::from_millis(500);
+
 thread_local! {
     /// The number of transactions of this thread that the limit has ended since the last commit.
     static ENDED: Cell<u32> = const { Cell::new(0) };

@@ -14,6 +14,7 @@ use tokio_postgres::Config;
 
 use super::{
     connection::{Connection, Outcome, Unprepared, column},
+    counters::Counters,
     dial,
     ends::Ends,
     error,
@@ -25,6 +26,7 @@ use super::{
     tls::Tls,
 };
 use crate::{
+    engine::ServerUsage,
     locks::{Condvar, Mutex, MutexGuard, Origin, rank::ServerPool},
     model::error::{Error, Result, ServerProblem},
 };
@@ -65,6 +67,7 @@ pub(super) struct Pool {
     needs_primary: bool,
     /// The [`Connection::identity`] of the first session.
     identity: OnceLock<String>,
+    pub(super) counters: Counters,
     /// The process that has opened the store. A forked process shares its connections, and must not use them.
     origin: Origin,
 }
@@ -102,6 +105,7 @@ impl Pool {
             limits,
             needs_primary,
             identity: OnceLock::new(),
+            counters: Counters::default(),
             origin: Origin::here(),
         }
     }
@@ -181,6 +185,18 @@ impl Pool {
         (readers.len(), readers.values().map(|(begun, _)| begun).min().map(Instant::elapsed))
     }
 
+    /// Returns the use of the server.
+    pub(super) fn usage(&self) -> ServerUsage {
+        if self.is_inherited() {
+            return ServerUsage::default();
+        }
+        let (open, idle) = {
+            let state = self.state();
+            (state.open, state.idle.len())
+        };
+        self.counters.report([open, open.saturating_sub(idle), self.most])
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -229,7 +245,7 @@ impl Pool {
     /// Returns an idle connection, opens one, or waits for at most this time; `None` after that time.
     fn take_within(self: &Arc<Self>, patience: Duration) -> Result<Option<Leased>> {
         let begun = Instant::now();
-        let mut state = self.state();
+        let (mut state, mut wait) = (self.state(), None);
         let leased = |connection, is_new| Leased {
             pool: Arc::clone(self),
             connection,
@@ -249,9 +265,12 @@ impl Pool {
                 break;
             }
             let Some(left) = patience.checked_sub(begun.elapsed()) else { return Ok(None) };
+            if !patience.is_zero() {
+                wait.get_or_insert_with(|| self.counters.begin_wait());
+            }
             state = self.returned.wait_timeout(state, left);
         }
-        drop(state);
+        drop((state, wait));
         let mut leased = leased(None, true);
         let known: Vec<_> = self.known().iter().cloned().collect();
         let named: Vec<_> = self.named().iter().cloned().collect();
@@ -264,7 +283,7 @@ impl Pool {
     pub(super) fn refuse_other_servers(&self) -> Result<Connection> {
         let sql = "SELECT current_setting('server_version_num') || ' ' || version()";
         let connection = self.connect(self.limits.connect)?;
-        let version = connection.simple(sql);
+        let version = connection.simple(&sql::before_settings(sql));
         let version = version.map_err(|error| error::unreachable(&self.server, &error))?;
         match refused(&version.unwrap_or_default()) {
             None => Ok(connection),
@@ -315,12 +334,10 @@ impl Pool {
         Ok(connection)
     }
 
-    /// Returns an error if a store that is open for writing has another cluster or database than before. The numbers of its transactions, the
-    /// tokens of commits, and what this process knows of the catalog are those of the first one.
+    /// Returns an error if the server has another cluster or database than before. The numbers of transactions, the tokens of commits, and what
+    /// this process knows of the catalog are those of the first one. A standby has the cluster of its primary.
     fn refuse_replaced(&self, connection: &Connection) -> Result<()> {
-        let Some(found) = connection.identity().filter(|_| self.needs_primary) else {
-            return Ok(());
-        };
+        let Some(found) = connection.identity() else { return Ok(()) };
         if self.identity.get_or_init(|| found.to_owned()) == found {
             return Ok(());
         }
@@ -343,7 +360,7 @@ impl Pool {
             let connected =
                 dial::connect(&self.config, &self.tls, limits, (self.target, self.needs_primary));
             let error = match connected {
-                Ok(connection) => return Ok(connection),
+                Ok(connection) => return Ok(connection.counted(&self.counters.statements)),
                 Err(error) => error,
             };
             let found = error::unreachable(&self.server, &*error);

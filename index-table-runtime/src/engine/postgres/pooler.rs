@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{connection::Connection, pool::Pool};
+use super::{connection::Connection, pool::Pool, sql::before_settings};
 use crate::model::error::{Error, Result, ServerProblem};
 
 /// The pause between two looks at a session.
@@ -104,20 +104,19 @@ fn shared(pool: &Pool) -> Error {
 
 /// Returns the query for the number of the own session, and the time of its begin, which tells it from another session with the same number.
 fn identify(tag: &str) -> String {
+    let query = "SELECT pid::text || ' ' || (extract(epoch FROM backend_start) * 1000000)::int8::text \
+                 FROM pg_stat_activity WHERE pid = pg_backend_pid()";
     // A server can cut off the end of long statements.
-    format!(
-        "/* {tag} */ SELECT pid::text || ' ' || (extract(epoch FROM backend_start) * 1000000)::int8::text \
-         FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-    )
+    format!("/* {tag} */ {}", before_settings(query))
 }
 
 /// Returns the query for what [`Seen::of`] takes.
 fn look((pid, begun): (u64, u64)) -> String {
-    format!(
+    before_settings(&format!(
         "SELECT coalesce((SELECT CASE WHEN pid = pg_backend_pid() THEN 'own' ELSE 'has ' || query END \
          FROM pg_stat_activity WHERE pid = {pid} \
          AND (extract(epoch FROM backend_start) * 1000000)::int8 = {begun}), 'ended')"
-    )
+    ))
 }
 
 /// Returns whether the session of a connection is shared with other connections; `None` if another client may have it. An error says nothing,

@@ -20,10 +20,13 @@ use super::{
     tables::Tables,
     token::Kept,
 };
-use crate::model::{
-    error::{Error, Result},
-    numbering::Numbering,
-    schema::TableSchema,
+use crate::{
+    engine::CommitFailure,
+    model::{
+        error::{Error, Result},
+        numbering::Numbering,
+        schema::TableSchema,
+    },
 };
 
 /// The parts of an open store that its transactions use.
@@ -54,6 +57,12 @@ pub(super) struct Session<'s> {
     own_changes: Cell<u64>,
     /// The number of changes that this transaction has added to change streams.
     streamed: Cell<u64>,
+    /// Whether no closure runs again after a conflict.
+    pub(super) has_one_attempt: Cell<bool>,
+    /// The tables that this transaction has written.
+    written: Slot<Vec<&'static str>>,
+    /// Whether its conflict was counted.
+    is_counted: Cell<bool>,
     /// The tables in which this transaction has inserted rows with keys that are not from a block of numbers.
     explicit: Slot<Vec<&'static str>>,
     /// The table in SQL whose other writers wait until the end of this transaction.
@@ -67,6 +76,10 @@ pub(super) struct Session<'s> {
     pub(super) assumed: Slot<Option<Assumed>>,
     /// What a read transaction has read before the numbers were known.
     pub(super) reads: Slot<AssumedReads>,
+    /// The counter of the catalog for which cached records were used.
+    pub(super) assumed_at: Cell<Option<u64>>,
+    /// The table of the index or aggregate that was read last.
+    pub(super) last_read: Cell<Option<&'static str>>,
     /// The keys of the records that were used since the last statement.
     pub(super) used: Slot<Vec<Vec<u8>>>,
     /// The items that are sent with the next statement.
@@ -134,6 +147,9 @@ impl<'s> Session<'s> {
             failure: OnceCell::new(),
             own_changes: Cell::new(0),
             streamed: Cell::new(0),
+            has_one_attempt: Cell::new(false),
+            written: Slot::default(),
+            is_counted: Cell::new(false),
             explicit: Slot::default(),
             exclusive: OnceCell::new(),
             merged: Slot::default(),
@@ -141,6 +157,8 @@ impl<'s> Session<'s> {
             numbers: OnceCell::new(),
             assumed: Slot::default(),
             reads: Slot::default(),
+            assumed_at: Cell::new(None),
+            last_read: Cell::new(None),
             used: Slot::default(),
             pending: Slot::default(),
             has_changed: Cell::new(false),
@@ -181,6 +199,7 @@ impl<'s> Session<'s> {
     /// Makes the next round trip read the numbers.
     pub(super) fn need_numbers(&self) {
         let changes = self.catalog.changes_known();
+        self.assumed_at.set(self.assumed_at.get().or(Some(changes)));
         self.assumed.with(|assumed| {
             assumed.get_or_insert(Assumed { changes, records: Vec::new() });
         });
@@ -188,6 +207,7 @@ impl<'s> Session<'s> {
 
     /// Notes that a read transaction reads an index or aggregate at this position, or anything else but rows.
     pub(super) fn note_read(&self, schema: &'static TableSchema, part: Option<usize>) {
+        self.last_read.set(Some(schema.name));
         if self.writes || self.known_numbers().is_some() {
             return;
         }
@@ -205,6 +225,35 @@ impl<'s> Session<'s> {
     /// Lets the transaction fail, unless it has failed.
     pub(super) fn fail(&self, is_conflict: bool, error: &Error) {
         self.failure.get_or_init(|| Failure { is_conflict, error: error.again() });
+        if is_conflict {
+            self.count_conflict();
+        }
+    }
+
+    /// Notes that the transaction writes a table.
+    pub(super) fn note_written(&self, table: &'static str) {
+        self.written.with(|written| {
+            if !written.contains(&table) {
+                written.push(table);
+            }
+        });
+    }
+
+    /// Counts a failed commit.
+    #[cold]
+    pub(super) fn count_failure(&self, failure: &CommitFailure) {
+        match failure {
+            CommitFailure::Conflict(_) => self.count_conflict(),
+            CommitFailure::Unknown(_) => self.pool.counters.note_unknown(),
+            CommitFailure::Failed(_) => {}
+        }
+    }
+
+    #[cold]
+    fn count_conflict(&self) {
+        if !self.is_counted.replace(true) {
+            self.written.with(|written| self.pool.counters.note_conflict(written));
+        }
     }
 
     /// Lets other writers of an SQL table wait until the end of the transaction, which has not begun.
@@ -257,6 +306,7 @@ impl<'s> Session<'s> {
         if !self.writes && is_state && record.is_some() {
             return None;
         }
+        self.assumed_at.set(self.assumed_at.get().or(Some(changes)));
         self.assumed.with(|assumed| {
             let assumed = assumed.get_or_insert(Assumed { changes, records: Vec::new() });
             assumed.records.push((schema, key.to_vec(), Arc::clone(&record)));

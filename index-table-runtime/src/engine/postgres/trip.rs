@@ -75,8 +75,13 @@ impl Session<'_> {
         if !self.writes || self.leased.with(is_locked) {
             return begin.into();
         }
-        format!("{begin}; {}", sql::local_lock_timeout(patience::limit(self.pool.limits().lock())))
-            .into()
+        let longest = self.pool.limits().lock();
+        let limit = if self.has_one_attempt.get() {
+            patience::ONE.min(longest)
+        } else {
+            patience::limit(longest)
+        };
+        format!("{begin}; {}", sql::local_lock_timeout(limit)).into()
     }
 
     /// Returns the statement for the numbers.

@@ -9,9 +9,9 @@ use super::{
     batch::Kind as ChangeKind,
     catalog::Record,
     connection::{Parameters, Response, column},
-    error::{self, Kind},
+    error::Kind,
     names::Relation,
-    outcome, patience,
+    outcome,
     pending::{Item, Pending, Unsent},
     pool::{Leased, Pool},
     session::{Server, Session},
@@ -89,6 +89,11 @@ impl<'s> Txn<'s> {
     /// Lets the transaction assume that new keys are free. If a key is taken, it fails with a conflict.
     pub(crate) fn assume_new(&mut self) {
         self.session().pending.with(|pending| pending.is_single = true);
+    }
+
+    /// Notes that no closure runs again after a conflict of this transaction.
+    pub(crate) fn has_one_attempt(&self) {
+        self.session().has_one_attempt.set(true);
     }
 
     /// Lets other writers of the table wait until the end of this transaction, which has not begun, instead of conflicting
@@ -193,9 +198,8 @@ impl<'s> Txn<'s> {
     /// Records the failure of a statement, after which the server refuses all statements.
     #[cold]
     fn fail(&self, cause: tokio_postgres::Error) -> Error {
-        let (session, kind) = (self.session(), error::kind(&cause));
-        patience::note_failure(&cause);
-        let error = error::of(session.pool.server(), cause);
+        let session = self.session();
+        let (kind, error) = session.meaning(cause);
         if self.depth == 0 || kind != Kind::Refused {
             session.fail(kind == Kind::Conflict, &error);
         } else {
@@ -413,7 +417,8 @@ impl<'s> Txn<'s> {
                 }
                 Unsent::Single(batch) => {
                     self.has_ended = true;
-                    outcome::commit_alone(session, &batch)?;
+                    outcome::commit_alone(session, &batch)
+                        .inspect_err(|failure| session.count_failure(failure))?;
                     session.after_commit();
                     committed();
                     return Ok(());
@@ -426,7 +431,7 @@ impl<'s> Txn<'s> {
         }
         self.has_ended = true;
         let Held::Own(session) = &self.held else { return Ok(()) };
-        outcome::commit(session)?;
+        outcome::commit(session).inspect_err(|failure| session.count_failure(failure))?;
         session.after_commit();
         committed();
         Ok(())
@@ -460,9 +465,8 @@ impl<'s> Txn<'s> {
             Ok(_) => {}
             Err(Broken::Other(error)) => session.fail(false, &error),
             Err(Broken::Unsent(cause) | Broken::Statement(cause) | Broken::Last(cause)) => {
-                let is_conflict = error::kind(&cause) == Kind::Conflict;
-                let error = error::of(session.pool.server(), cause);
-                session.fail(is_conflict, &error);
+                let (kind, error) = session.meaning(cause);
+                session.fail(kind == Kind::Conflict, &error);
             }
         }
     }

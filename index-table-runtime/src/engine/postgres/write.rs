@@ -35,7 +35,11 @@ const APPENDED: (usize, usize) = (1024, 1 << 20);
 impl Txn<'_> {
     /// Returns a writer of a table; `None` for a read transaction.
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t>> {
-        self.session().writes.then_some(Writer { txn: self, tables })
+        let session = self.session();
+        session.writes.then(|| {
+            session.note_written(tables.schema.name);
+            Writer { txn: self, tables }
+        })
     }
 }
 

@@ -81,6 +81,13 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// Notes that no closure runs again after a conflict of this transaction, which has not begun on the server.
+    pub(crate) fn has_one_attempt(&self) {
+        if let Self::One(txn) = self {
+            txn.has_one_attempt();
+        }
+    }
+
     /// Lets other writers of the table wait until the end of this transaction, if its engine lets several transactions write
     /// at the same time, and the transaction has not begun on the server.
     pub(crate) fn exclude_writers(&self, tables: &Tables) {

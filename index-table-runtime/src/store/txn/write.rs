@@ -98,9 +98,10 @@ impl<'s> WriteTxn<'s> {
         Self::with(WriteGuard::Turn(guard), read, &[])
     }
 
-    /// Lets the transaction report its changes if it is dropped without a commit.
+    /// Lets a transaction without a closure report its changes if it is dropped without a commit.
     pub(in crate::store) fn reporting_loss(mut self) -> Self {
         self.written.report_loss();
+        self.read.engine.has_one_attempt();
         self
     }
 
