@@ -40,7 +40,7 @@ fn set(store: &Store, crates: &CrateRepository, id: u32, value: u32) -> Result<I
 /// Reads and commits `len` changes, and checks that there are no others.
 fn drain(store: &Store, changes: &mut Changes<Crate>, len: usize) -> Result<Vec<(u32, String)>> {
     let (mut all, begun) = (Vec::new(), Instant::now());
-    while all.len() < len && begun.elapsed() < Duration::from_secs(30) {
+    while all.len() < len && begun.elapsed() < Duration::from_mins(2) {
         let batch = changes.next_batch(1_000)?;
         all.extend(batch.iter().map(|change| (change.key, change.row.town.clone())));
         if batch.is_empty() {

@@ -13,7 +13,9 @@ use crate::model::error::Result;
     label = "the feature `memory` is off",
     note = "in `Cargo.toml`: `index-table = {{ version = \"…\", features = [\"memory\"] }}`"
 )]
-pub trait FeatureMemory {}
+pub trait FeatureMemory {
+    fn call() -> !;
+}
 
 /// The feature `postgres`. No type implements it.
 #[cfg(not(feature = "postgres"))]
@@ -22,7 +24,9 @@ pub trait FeatureMemory {}
     label = "the feature `postgres` is off",
     note = "in `Cargo.toml`: `index-table = {{ version = \"…\", features = [\"postgres\"] }}`"
 )]
-pub trait FeaturePostgres {}
+pub trait FeaturePostgres {
+    fn call() -> !;
+}
 
 /// The feature `json`. No type implements it.
 #[cfg(not(feature = "json"))]
@@ -31,7 +35,9 @@ pub trait FeaturePostgres {}
     label = "the feature `json` is off",
     note = "in `Cargo.toml`: `index-table = {{ version = \"…\", features = [\"json\"] }}`"
 )]
-pub trait FeatureJson {}
+pub trait FeatureJson {
+    fn call() -> !;
+}
 
 #[cfg(not(feature = "memory"))]
 impl super::Store {
@@ -41,7 +47,7 @@ impl super::Store {
     where
         for<'any> (): FeatureMemory,
     {
-        loop {}
+        <() as FeatureMemory>::call()
     }
 }
 
@@ -52,7 +58,7 @@ impl crate::Options {
     where
         for<'any> (): FeatureMemory,
     {
-        loop {}
+        <() as FeatureMemory>::call()
     }
 }
 
@@ -63,7 +69,7 @@ impl crate::Options {
     where
         for<'any> (): FeaturePostgres,
     {
-        loop {}
+        <() as FeaturePostgres>::call()
     }
 }
 
@@ -74,6 +80,6 @@ impl super::Store {
     where
         for<'any> (): FeatureJson,
     {
-        loop {}
+        <() as FeatureJson>::call()
     }
 }
