@@ -180,6 +180,9 @@ fn the_archive_has_stopped() {
     store.transaction(|txn| customers.put(txn, &customer(2))).expect("a commit");
     let lag = wait(|| store.archive_lag().filter(|lag| lag.error.is_some() && lag.bytes > 0));
     assert!(lag.bytes < 4096, "only the last commit is lacking: {lag:?}");
+    // Later attempts end earlier, and the commits pile up.
+    store.transaction(|txn| customers.put(txn, &customer(3))).expect("a commit");
+    wait(|| store.archive_lag().filter(|later| later.bytes > lag.bytes && later.error.is_some()));
     assert_eq!(first_of_service(&store), "archive");
     assert_eq!(first(&paths.of("store")), "archive");
     fs::rename(paths.of("away"), paths.of("archive")).expect("renamed");

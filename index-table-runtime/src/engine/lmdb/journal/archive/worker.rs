@@ -463,7 +463,10 @@ impl Rounds {
             self.shared.in_progress.release();
         }
         self.shared.in_progress.end_round();
-        self.shared.status.lock().error = outcome.err();
+        let lacking = self.shared.outbox.lock().lacking(self.target.part());
+        let mut status = self.shared.status.lock();
+        (status.bytes, status.error) = (lacking, outcome.err());
+        drop(status);
         if self.target.is_promoted() {
             refuse();
         }
@@ -528,9 +531,7 @@ impl Rounds {
         drop(outbox);
         let mut complete = |segment| shared.outbox.lock().delivered(segment);
         let delivered = self.target.deliver(&pending, &work, &mut complete);
-        let lacking = shared.outbox.lock().lacking(self.target.part());
         let mut status = shared.status.lock();
-        status.bytes = lacking;
         (status.has_base, status.generation) = (self.has_base, self.generation);
         status.based_at = self.based_at;
         status.commit = delivered.map_err(|error| self.target.reason(&error))?;
