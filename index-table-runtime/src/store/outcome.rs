@@ -70,5 +70,5 @@ mod sealed {
     pub trait Sealed<E> {}
 
     #[diagnostic::do_not_recommend]
-    impl<F, E> Sealed<E> for F {}
+    impl<F> Sealed<super::Error> for F {}
 }
