@@ -70,14 +70,16 @@ pub struct Reason {
 /// Returns the health of an open store, as the command `status`, the page's path `/healthz` and a service see it.
 ///
 /// Only the process that writes a store knows its journal and commits, the error of its archive, how far its map can grow, and whether its
-/// files were replaced. So a service finds more than the command `status` beside it, which looks at the files of the archive. The age of another process's reader counts from the first call
-/// that saw it with later commits. Tables without a repository in use are left out. Pages are checked before they are read, and are not
-/// searched for damage: use [`Store::check`].
+/// files were replaced. So a service finds more than the command `status` beside it, which looks at the files of the archive. The age of
+/// another process's reader counts from the first call that saw it with later commits. Tables without a repository in use are left out.
+/// Pages are checked before they are read, and are not searched for damage: use [`Store::check`].
 ///
 /// A disk is nearly full with less than 1 % or 16 MiB left, but not with more than 10 %. A map is nearly full with 90 % of its limit in
 /// use. Copies, consumers, queues and readers are reasons after an hour.
 ///
-/// Cost: that of [`Store::data_files`]. The catalog, each root, the queues and the consumers are read too.
+/// Cost: that of [`Store::data_files`]. The catalog, each root, the queues and the consumers are read too. A process
+/// that does not write a store with an archive reads the descriptions of its bases, and the records of one segment; a file system that does
+/// not answer, such as one on a network, delays it.
 ///
 /// # Examples
 ///

@@ -106,7 +106,7 @@ impl<R: Entity> Referenced for R {}
 /// Compiles if `R` is a type of row.
 pub const fn assert_table<R: Referenced>() {}
 
-/// The type of the fields of a reference, named `Field`, to rows `R` with primary keys of type `Key`.
+/// A type that a reference can have, whose field is named `Field`. It refers to rows `R`, whose primary key is a `Key`.
 #[diagnostic::on_unimplemented(
     message = "the primary key of `{R}` is `{Key}`, and `{Field}` is `{Self}`",
     label = "has the primary key `{Key}`",

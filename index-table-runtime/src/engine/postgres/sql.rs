@@ -45,8 +45,8 @@ pub(super) const NOTICING: [(&str, &str); 4] = [
 pub(super) const IDENTITY: &str = "SELECT c.system_identifier || ' ' || d.oid::text \
      FROM pg_control_system() c, pg_database d WHERE d.datname = current_database()";
 
-/// Returns a query for a session without the [`SETTINGS`]. The default of the server or of the user can be a level of isolation that a standby does
-/// not have.
+/// Returns a query for a session without the [`SETTINGS`]. Servers and users can have a default
+/// isolation level that a standby does not offer.
 pub(super) fn before_settings(query: &str) -> String {
     format!("BEGIN ISOLATION LEVEL READ COMMITTED; {query}; COMMIT")
 }

@@ -74,7 +74,7 @@ pub struct Lag {
     pub behind: Duration,
     /// The number of messages that could not be applied.
     pub dead_letters: u64,
-    /// The time since the write of the first of them, by the clock of this machine; zero if there are none, or if it is damaged.
+    /// The age of the first of them since its write, by this machine's clock; zero if there are none, or if it is damaged.
     pub oldest_dead_letter: Duration,
 }
 

@@ -18,7 +18,7 @@ impl Archive {
     /// Returns the time of the first commit that the outbox of a store has and the archive lacks, in nanoseconds since 1970; `None` if there
     /// is none. Commits that the writer has not put into its outbox are unknown: it does this several times a second.
     ///
-    /// Cost: the heads of the segments in the outbox, and the records of one of them.
+    /// Cost: the outbox's segments are opened, and the records of the first one that the archive lacks are read.
     pub(crate) fn lacks_since(&self, store: &Path) -> Result<Option<u64>> {
         let pending = store.join(PENDING);
         let found = match fs::read_dir(&pending) {
