@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{__private::run_sql, Error, IndexTable, Result};
+use index_table::{__private::run_sql, Error, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
 
 use super::{TestResult, postgres::Schema};
@@ -117,6 +117,30 @@ fn a_deadlock_ends_soon() -> TestResult {
     Ok(())
 }
 
+/// Runs a body while another session has locked all accounts for a time, in seconds.
+fn while_locked(
+    (store, schema, seconds): (&Store, &Schema, &str),
+    body: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let schema = schema.name();
+    let hold = format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT k FROM \"{schema}\".accounts FOR UPDATE; \
+         SELECT pg_sleep({seconds})::text; ROLLBACK"
+    );
+    let sleeps = format!(
+        "SELECT count(*)::text FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
+         AND query LIKE '%\"{schema}\".accounts FOR UPDATE%'"
+    );
+    thread::scope(|scope| {
+        let holder = scope.spawn(|| run_sql(store, &hold));
+        while run_sql(store, &sleeps)?.as_deref() != Some("1") {
+            assert!(!holder.is_finished(), "it does not wait");
+        }
+        body()?;
+        holder.join().expect("a thread").map(drop)
+    })
+}
+
 /// The limit for locks grows. With the first one, there would be twice as many attempts.
 #[test]
 fn a_long_wait_ends_in_few_attempts() -> TestResult {
@@ -124,27 +148,13 @@ fn a_long_wait_ends_in_few_attempts() -> TestResult {
     let store = schema.open()?;
     let accounts = AccountRepository::open(&store)?;
     store.transaction(|txn| accounts.put(txn, &Account { id: 1, balance: 0 }))?;
-    let hold = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT k FROM \"{}\".accounts FOR UPDATE; SELECT pg_sleep(1)::text; ROLLBACK",
-        schema.name()
-    );
     let mut attempts = 0;
-    thread::scope(|scope| -> Result<()> {
-        let holder = scope.spawn(|| run_sql(&store, &hold));
-        let sleeps = format!(
-            "SELECT count(*)::text FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
-             AND query LIKE '%\"{}\".accounts FOR UPDATE%'",
-            schema.name()
-        );
-        while run_sql(&store, &sleeps)?.as_deref() != Some("1") {
-            assert!(!holder.is_finished(), "it does not wait");
-        }
+    while_locked((&store, &schema, "1"), || {
         store.transaction(|txn| {
             attempts += 1;
             accounts.update(txn, 1, |row| row.balance += 1)?;
             accounts.get(txn, 1).map(drop)
-        })?;
-        holder.join().expect("a thread").map(drop)
+        })
     })?;
     assert!(attempts <= 8, "{attempts}");
     Ok(())
@@ -157,24 +167,10 @@ fn a_transaction_without_a_closure_waits_for_longer() -> TestResult {
     let store = schema.open()?;
     let accounts = AccountRepository::open(&store)?;
     store.transaction(|txn| accounts.put(txn, &Account { id: 1, balance: 0 }))?;
-    let hold = format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT k FROM \"{0}\".accounts FOR UPDATE; SELECT pg_sleep(0.2)::text; ROLLBACK",
-        schema.name()
-    );
-    thread::scope(|scope| -> Result<()> {
-        let holder = scope.spawn(|| run_sql(&store, &hold));
-        let sleeps = format!(
-            "SELECT count(*)::text FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
-             AND query LIKE '%\"{}\".accounts FOR UPDATE%'",
-            schema.name()
-        );
-        while run_sql(&store, &sleeps)?.as_deref() != Some("1") {
-            assert!(!holder.is_finished(), "it does not wait");
-        }
+    while_locked((&store, &schema, "0.2"), || {
         let mut txn = store.write()?;
         accounts.update(&mut txn, 1, |row| row.balance += 1)?;
-        txn.commit()?;
-        holder.join().expect("a thread").map(drop)
+        txn.commit()
     })?;
     assert_eq!(accounts.get(&store.read()?, 1)?.map(|row| row.balance), Some(1));
     Ok(())
