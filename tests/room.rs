@@ -274,6 +274,49 @@ fn a_blocking_reader_is_reported_with_its_age() -> TestResult {
     check(&store, &blobs, 0..1000)
 }
 
+/// While growth waits for a transaction, the thread of that transaction begins another one. If it waited for the growth, both
+/// would wait for each other.
+#[test]
+fn a_thread_with_a_transaction_begins_another_while_growth_waits() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = small(dir.path())?;
+    let held = store.read()?;
+    let grown = thread::scope(|scope| -> index_table::Result<_> {
+        let growing = scope.spawn(|| {
+            store.transaction(|txn| (0..1000).try_for_each(|id| blobs.insert(txn, &blob(id))))
+        });
+        for _ in 0..8 {
+            thread::sleep(Duration::from_millis(40));
+            assert_eq!(blobs.all(&store.read()?).count()?, 0);
+        }
+        drop(held);
+        Ok(growing.join())
+    })?;
+    grown.map_err(|_| "a panic")??;
+    check(&store, &blobs, 0..1000)
+}
+
+/// The first row of another process is read in a snapshot that the own map has, when the last commit needs a larger one.
+#[test]
+fn lists_of_another_process_are_found_without_a_larger_map() -> TestResult {
+    const NAME: &str = "lists_of_another_process_are_found_without_a_larger_map";
+    if let Some(path) = as_other_process() {
+        let (store, blobs) = shared(&path)?;
+        let rows = if blobs.all(&store.read()?).exists()? { 1..2000 } else { 0..1 };
+        store.transaction(|txn| rows.clone().try_for_each(|id| blobs.insert(txn, &blob(id))))?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = shared(dir.path())?;
+    done(in_another_process(NAME, dir.path())?)?;
+    let snapshot = store.read()?;
+    done(in_another_process(NAME, dir.path())?)?;
+    assert!(matches!(store.read().map(drop), Err(Error::GrowthBlocked { readers: 1, .. })));
+    assert_eq!(blobs.get(&snapshot, 0)?, Some(blob(0)));
+    drop(snapshot);
+    check(&store, &blobs, 0..2000)
+}
+
 #[test]
 fn a_map_enlarged_by_another_process_is_adopted() -> TestResult {
     const NAME: &str = "a_map_enlarged_by_another_process_is_adopted";

@@ -123,7 +123,7 @@ pub(crate) use outcome::{CommitFailure, NotVisible, Retry, is_of_left_shard};
 pub(crate) use query::{KeyList, Query, Sampled};
 pub(crate) use read::one_by_one;
 pub(crate) use read::{Count, EntryResult, Read, SmallRecords, WithRow};
-pub(crate) use records::{ReadRecords, Records, Rename, Space, WriteRecords};
+pub(crate) use records::{ListRecords, ReadRecords, Records, Rename, Space, WriteRecords};
 pub use server_usage::ServerUsage;
 pub use stamp::CommitNumber;
 pub(crate) use stamp::Stamp;

@@ -9,6 +9,9 @@ use crate::model::{
 /// Records of the catalog by their names, in order: `{table}` for a table, `{table}.{part}` for a part of it.
 pub(crate) type Records = Vec<(String, Vec<u8>)>;
 
+/// The record of a table's lists, and its second copy.
+pub(crate) type ListRecords = [Option<Vec<u8>>; 2];
+
 /// A function that changes the records of the catalog before a table is opened.
 pub(crate) type Rename<'f> = dyn FnMut(&mut Renaming<'_>) -> Result<()> + 'f;
 

@@ -386,7 +386,7 @@ impl Store {
     /// `body` should have no effects outside the transaction, because it can run again. If the map is full,
     /// its size is doubled, up to [`max_map_size`](Options::max_map_size), and `body` runs again. The map
     /// can only be enlarged while this process has no other transactions. The call waits up to two seconds for them to
-    /// end, and new transactions wait with it. If the disk is full, or the map at its limit, `body` runs again after a
+    /// end, and new transactions wait for 50 milliseconds at most. If the disk is full, or the map at its limit, `body` runs again after a
     /// checkpoint of the journal, which makes pages free. `body` also runs again after [waiting](crate::WhenFull::Wait) for a full
     /// queue of eventual indexes.
     ///

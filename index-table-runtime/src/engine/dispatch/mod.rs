@@ -20,7 +20,7 @@ use crate::engine::memory;
 use crate::engine::postgres;
 use crate::{
     engine::{
-        Durability, DurabilityReason, Options, Records, Rename, Retry, ServerUsage,
+        Durability, DurabilityReason, ListRecords, Options, Records, Rename, Retry, ServerUsage,
         forward::{forward, of_each_engine, on_engine},
         lmdb,
     },
@@ -400,6 +400,11 @@ impl Engine {
     /// Returns the second copy of the record of a table's lists; `None` if there is none.
     pub(crate) fn list_copy(&self, table: &str) -> Result<Option<Vec<u8>>> {
         self.lmdb().map_or(Ok(None), |engine| engine.list_copy(table))
+    }
+
+    /// Returns the record of a table's lists, and its second copy, without a transaction; see [`lmdb::Engine::list_records`].
+    pub(crate) fn list_records(&self, table: &str) -> Result<Option<ListRecords>> {
+        self.lmdb().map_or(Ok(None), |engine| engine.list_records(table))
     }
 
     /// Reads the records of the catalog.

@@ -168,6 +168,8 @@ impl Engine {
                 open_or_create((opener, txn), recorder, name).map_err(|error| self.error(error))
             })?;
             let copies = self.open_or_create_copies((opener, txn), recorder, catalog)?;
+            let main: Option<Database<'_>> =
+                opener.open_database(txn, None).map_err(|error| self.error(error))?;
             let tables = tables.with_copies(copies);
             prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
             let recorder = &mut turn.writing.scratch.recorder;
@@ -175,17 +177,20 @@ impl Engine {
             let places = ListPlaces { catalog: *tables.catalog, copies };
             kept = self.keep_lists(txn, Some(places), recorder).map_err(StoreError::into_error)?;
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
-            Ok(CommitOrAbort::<_, ()>::Commit(tables))
+            Ok(CommitOrAbort::<_, ()>::Commit((tables, main)))
         });
         let opened = opened
             .map_err(|failure| self.not_committed(&mut turn.writing, logged.as_ref(), failure));
         match opened {
-            Ok(CommitOrAbort::Commit(tables)) => {
+            Ok(CommitOrAbort::Commit((tables, main))) => {
                 self.kept(kept);
                 if let Some(logged) = logged {
                     self.logged(logged, number);
                 }
                 let _ = self.catalog.set(*tables.catalog);
+                if let Some(main) = main {
+                    let _ = self.main.set(main);
+                }
                 if let Some(copies) = &tables.copies {
                     let _ = self.copies.set(**copies);
                 }

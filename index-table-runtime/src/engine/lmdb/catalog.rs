@@ -102,9 +102,11 @@ fn consequence(database: &str, named: Option<&(String, Option<String>)>) -> (boo
 
 impl Engine {
     /// Creates the handles of all tables in the file, before other transactions begin.
-    pub(super) fn open_known(&self, env: &Env) -> heed::Result<()> {
+    pub(super) fn open_known(&self) -> Result<()> {
         let mut known = BTreeSet::new();
-        let found = env.open_databases_and_commit(read_txn(env)?, |opener, txn| {
+        // Another process may have enlarged the file since LMDB has opened it.
+        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let found = self.env()?.open_databases_and_commit(txn, |opener, txn| {
             let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
             if let Some(catalog) = &catalog {
                 for name in declared(catalog, txn)? {
@@ -118,7 +120,8 @@ impl Engine {
             let copies = self.open_copies(opener, txn)?;
             let main: Option<Database<'_>> = opener.open_database(txn, None)?;
             Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit((catalog, copies, main)))
-        })?;
+        });
+        let found = found.map_err(|error| self.error(error))?;
         let (catalog, copies, main) = found.commit().unwrap_or_default();
         if let Some(main) = main {
             let _ = self.main.set(main);

@@ -43,6 +43,7 @@ pub(crate) mod journal;
 mod journalled;
 mod keep;
 mod layout;
+mod list_records;
 mod lock;
 mod named;
 mod names;

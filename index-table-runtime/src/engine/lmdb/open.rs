@@ -298,7 +298,7 @@ impl Engine {
         engine.refuse_damage(&damages)?;
         // Only after the check, because LMDB does not check the file. An error is ignored: its cause may have
         // disappeared when a table is opened.
-        let _ = engine.env().map(|env| engine.open_known(env));
+        let _ = engine.open_known();
         Ok(engine)
     }
 

@@ -1,6 +1,10 @@
 //! Enlarging the map when it is full, or when another process has enlarged the file.
 
-use std::{sync::atomic::Ordering, thread, time::Duration};
+use std::{
+    sync::atomic::Ordering,
+    thread,
+    time::{Duration, Instant},
+};
 
 use heed::MdbError;
 
@@ -19,9 +23,12 @@ use crate::{
     model::error::{Error, Result},
 };
 
-/// The maximum time to wait for active transactions before the map is replaced. It is short, because new transactions
-/// wait, too.
+/// The maximum time to wait for active transactions before the map is replaced.
 const WAIT: Duration = Duration::from_secs(2);
+
+/// The time for which new transactions wait too. After it, those that wait begin, because an active transaction may need
+/// one of them to end: its thread may begin another one, or wait for another thread.
+const TURN: Duration = Duration::from_millis(50);
 
 /// The interval at which a reader checks whether the writer of this process has the larger map.
 const POLL: Duration = Duration::from_millis(2);
@@ -143,7 +150,13 @@ impl Engine {
     }
 
     fn close(&self) -> Result<Option<Closed<'_, Files>>> {
-        self.gate.close(WAIT).map_err(|refused| self.refused(&refused))
+        let deadline = Instant::now() + WAIT;
+        loop {
+            match self.gate.close(TURN) {
+                Err(Refused::Busy) if Instant::now() < deadline => thread::sleep(POLL),
+                closed => return closed.map_err(|refused| self.refused(&refused)),
+            }
+        }
     }
 
     /// Waits for this process's turn to write.

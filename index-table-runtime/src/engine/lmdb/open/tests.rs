@@ -4,6 +4,7 @@ use std::sync::{
 };
 
 use super::{super::follow::Left, *};
+use crate::model::schema::{KeyField, Parts, TableSchema};
 
 #[test]
 fn each_durability_has_its_sync_flags() {
@@ -108,4 +109,29 @@ fn one_thread_at_a_time_opens_a_store() {
         drop(turn);
         assert!(other.join().expect("no panic"));
     });
+}
+
+/// A store without the handles of its databases: it was opened while other processes had all reader slots, for example.
+#[test]
+fn opening_a_table_finds_the_databases_that_opening_the_store_has_not_found() {
+    const KEY: &[KeyField] = &[KeyField::new::<u8>("id")];
+    static TABLES: [TableSchema; 3] = [
+        TableSchema::of_records("a", KEY),
+        TableSchema::of_records("b", KEY),
+        TableSchema::of_records("c", KEY),
+    ];
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut engine = Engine::open(&Options::default(), dir.path()).expect("a store");
+    engine.main = OnceLock::new();
+    let open = |schema| {
+        let opened = engine.open_table(schema, Parts::default(), &mut |_| Ok(()), |_| Ok(()));
+        opened.map(drop).map_err(|(error, _)| error).expect("a table");
+    };
+    let [first, others @ ..] = &TABLES;
+    open(first);
+    let snapshot = engine.read().expect("a transaction");
+    others.iter().for_each(open);
+    snapshot
+        .check_pages()
+        .expect("the pages of a snapshot that is older than both states of the file");
 }

@@ -44,7 +44,7 @@ impl CheckedPage {
         self.nodes
     }
 
-    fn node(&self, at: usize) -> Option<Node<'_>> {
+    pub(super) fn node(&self, at: usize) -> Option<Node<'_>> {
         Page(&self.bytes).node(at)
     }
 

@@ -111,6 +111,16 @@ impl Guard {
         Self::of(file, page_size, last, names.into_iter().collect()).map(Some)
     }
 
+    /// Opens the file at its last state. Returns the number of its transaction too.
+    pub(in crate::engine::lmdb) fn last(path: &Path) -> Result<(Self, u64), Fault> {
+        let mut file = File::open(path)?;
+        let [first, second] = metas(&mut file)?;
+        let meta = if first.txn < second.txn { second } else { first };
+        let names = PageCheck::new(&mut file, &meta, Depth::Roots, &mut |_, _| ())?.names()?;
+        let (page_size, last) = (meta.page_size(), meta.last_page);
+        Ok((Self::of(file, page_size, last, names.into_iter().collect())?, meta.txn))
+    }
+
     /// Opens the file with the records of the databases, which LMDB has read in the snapshot.
     pub(in crate::engine::lmdb) fn with(
         path: &Path,
@@ -141,6 +151,21 @@ impl Guard {
     /// Checks the pages of a look-up.
     pub(in crate::engine::lmdb) fn point(&self, database: &str, key: &[u8]) -> Result<()> {
         self.way(database, To::Key(key), true).map(drop)
+    }
+
+    /// Returns the value of a key, without LMDB.
+    pub(in crate::engine::lmdb) fn value(
+        &self,
+        database: &str,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(way) = self.way(database, To::Key(key), true)? else { return Ok(None) };
+        let leaf = way.leaf.as_deref().filter(|_| way.less < way.not_greater);
+        let Some(node) = leaf.and_then(|leaf| leaf.node(way.less)) else { return Ok(None) };
+        if node.flags & flag::BIG_DATA == 0 {
+            return Ok(Some(node.data.to_vec()));
+        }
+        Ok(Some(self.long_bytes(&node)?))
     }
 
     /// Checks the pages that a seek to this key reads: the leaf of the key and, at its ends, the next ones.
@@ -204,6 +229,7 @@ impl Guard {
             guard: self,
             height: record.depth,
             branches: Vec::with_capacity(record.depth.into()),
+            leaf: None,
             entries: 0,
             less: 0,
             not_greater: 0,
@@ -254,6 +280,15 @@ impl Guard {
         }
         Ok(page.overflows())
     }
+
+    /// Returns a long value whose first page is checked. Its length is not greater than the length of the file.
+    pub(super) fn long_bytes(&self, node: &Node<'_>) -> io::Result<Vec<u8>> {
+        let first = layout::word(node.data, 0).unwrap_or_default();
+        let mut value = vec![0; usize::try_from(node.len).unwrap_or_default()];
+        let at = first.saturating_mul(self.page_size) + layout::HEADER as u64;
+        read_at(&self.file, at, &mut value)?;
+        Ok(value)
+    }
 }
 
 /// Returns the reason for a lost page if reading it has failed because the disk does not have it.
@@ -297,6 +332,7 @@ struct Way<'g> {
     guard: &'g Guard,
     height: u16,
     branches: Vec<Branch>,
+    leaf: Option<Arc<CheckedPage>>,
     /// The number of entries in the leaf; of those less than the key, and of those not greater.
     entries: usize,
     less: usize,
@@ -311,7 +347,9 @@ impl Way<'_> {
             let is_leaf = self.branches.len() + 1 >= usize::from(self.height);
             let page = self.guard.checked(below, is_leaf)?;
             if is_leaf {
-                return self.arrive(&page, to, point);
+                self.arrive(&page, to, point)?;
+                self.leaf = Some(page);
+                return Ok(());
             }
             let at = match to {
                 To::First => 0,

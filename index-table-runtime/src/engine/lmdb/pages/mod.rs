@@ -261,7 +261,7 @@ pub(super) fn in_use(path: &Path, txn: u64) -> Option<(u64, u64)> {
     Some((used, all.saturating_sub(used)))
 }
 
-/// Returns the number of the last transaction in a file that no process has open.
+/// Returns the number of the last transaction in a file.
 pub(super) fn last_txn(path: &Path) -> Result<u64, Fault> {
     let [first, second] = metas(&mut File::open(path)?)?;
     Ok(first.txn.max(second.txn))

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fs::File, io, path::Path};
 
 use super::{
     Depth, Fault,
-    guard::{BadPage, Below, Guard, checked_nodes, lost_by_disk, read_at},
+    guard::{BadPage, Below, Guard, checked_nodes, lost_by_disk},
     layout::{self, Database, Meta, Node, flag},
     metas,
     walk::{Bitmap, HIGHEST, PageCheck},
@@ -198,14 +198,13 @@ impl Readable {
             skip(first, FOREIGN);
             return Ok(());
         }
-        // The length is not greater than the length of the file.
-        let mut value = vec![0; usize::try_from(node.len).unwrap_or_default()];
-        let at = first.saturating_mul(self.guard.page_size) + layout::HEADER as u64;
-        if let Err(error) = read_at(&self.guard.file, at, &mut value) {
-            skip(first, lost_by_disk(&error).ok_or(error)?);
-            return Ok(());
+        match self.guard.long_bytes(node) {
+            Ok(value) => each(node.key, &value),
+            Err(error) => {
+                skip(first, lost_by_disk(&error).ok_or(error)?);
+                Ok(())
+            }
         }
-        each(node.key, &value)
     }
 
     /// Calls `each` with the entries of the leaves below the damaged branches of a database, after all trees were read. Other trees must
