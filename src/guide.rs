@@ -31,6 +31,7 @@
 /// [the command line tool]: admin
 /// [tables without types]: tables
 /// [testing your program]: testing
+/// [in a container]: containers
 /// [guarantees and limits]: guarantees
 /// [what it is not for]: not_for
 /// [releases]: releases
@@ -300,7 +301,7 @@ pub mod many_machines {}
 
 /// [a lost shard map manager]: sharding#a-lost-shard-map-manager
 /// [durability]: durability
-/// [containers]: transactions#processes-in-containers
+/// [containers]: containers#process-ids
 /// [shards]: sharding
 /// [row versions]: versions
 /// [eventual indexes]: eventual
@@ -343,7 +344,7 @@ pub mod admin {}
 #[doc = include_str!("guide/tables.md")]
 pub mod tables {}
 
-/// [processes in containers]: transactions#processes-in-containers
+/// [processes in containers]: containers#process-ids
 /// [shards]: sharding
 /// [opening without creating, and read-only]: transactions#opening-without-creating-and-read-only
 /// [long-lived readers]: transactions#long-lived-readers
@@ -368,6 +369,13 @@ pub mod guarantees {}
 /// Stores, times and failures for tests.
 #[doc = include_str!("guide/testing.md")]
 pub mod testing {}
+
+/// [network file systems]: not_for#network-file-systems
+/// [the command line tool]: admin
+///
+/// A program in a container: its volume, process id, memory and end.
+#[doc = include_str!("guide/containers.md")]
+pub mod containers {}
 
 /// [row versions]: versions
 /// [releases]: releases

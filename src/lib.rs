@@ -29,6 +29,7 @@
 //! [the command line tool]: guide::admin
 //! [tables without types]: guide::tables
 //! [testing your program]: guide::testing
+//! [in a container]: guide::containers
 //! [guarantees and limits]: guide::guarantees
 //! [what it is not for]: guide::not_for
 //! [releases]: guide::releases

@@ -131,8 +131,7 @@ impl Places {
 
 /// Reads the record of a table's lists, from the copy that has most of them.
 ///
-/// A transaction of this thread may be active, so the copies are read without another one if that is possible. Otherwise, the second copy
-/// is read in a later snapshot, because an unreadable page ends the transaction that reads it. Lists only grow, and a
+/// The second copy may be read in a later snapshot, because an unreadable page ends the transaction that reads it. Lists only grow, and a
 /// commit writes both copies, so the later copy has the lists of the earlier one, and is used. If another process has
 /// replaced the table by one with the same name in between, the copies contradict each other, and nothing is taken: the commit or the
 /// next reading finds the lists.
@@ -141,22 +140,10 @@ fn record(engine: &engine::Engine, table: &str) -> Result<Option<Vec<u8>>> {
     if let Some(engine) = engine.postgres() {
         return engine.record_now(table, LISTS);
     }
-    let [first, second] = match engine.list_records(table)? {
-        Some(copies) => copies,
-        None => copies_in_transactions(engine, table)?,
-    };
+    let [first, second] = engine.list_records(table)?;
     let found = choose(first.as_deref(), second.as_deref());
     // Copies that can't be used are reported when the table is opened, and by `check`.
     Ok(found.ok().flatten().map(|found| found.record.to_vec()))
-}
-
-/// Reads the two copies in transactions.
-fn copies_in_transactions(engine: &engine::Engine, table: &str) -> Result<engine::ListRecords> {
-    let own = format!("{table}.{LISTS}");
-    let records = engine.catalog()?;
-    let first = records.into_iter().find(|(name, _)| *name == own).map(|(_, record)| record);
-    // A damaged page is no error if the first copy is intact.
-    Ok([first, engine.list_copy(table).unwrap_or_default()])
 }
 
 impl Store {

@@ -42,11 +42,14 @@ impl Server {
     }
 
     fn run(program: &str, arguments: &[&OsStr]) -> Result<Self> {
-        let mut process = Command::new(program)
-            .args(arguments)
-            .arg("127.0.0.1:0")
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut command = Command::new(program);
+        command.args(arguments).arg("127.0.0.1:0");
+        Self::run_command(command)
+    }
+
+    /// Starts a command that becomes the program, and waits until it prints its address.
+    pub(crate) fn run_command(mut command: Command) -> Result<Self> {
+        let mut process = command.stdout(Stdio::piped()).spawn()?;
         let output = process.stdout.take().ok_or("no output")?;
         let mut server = Self { process, client: Client::new() };
         let (sender, receiver) = mpsc::channel();
@@ -64,10 +67,21 @@ impl Server {
         Ok(())
     }
 
+    /// Returns the id of the process that was started.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Sends SIGTERM, and waits for the end of the program.
     #[cfg(unix)]
     pub(crate) fn terminate(&mut self) -> Result<ExitStatus> {
-        let pid = self.process.id().to_string();
+        self.terminate_by(self.id())
+    }
+
+    /// Sends SIGTERM to the process of the program, and waits for the end of the process that was started.
+    #[cfg(unix)]
+    pub(crate) fn terminate_by(&mut self, program: u32) -> Result<ExitStatus> {
+        let pid = program.to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status()?.success());
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {

@@ -26,7 +26,7 @@ use crate::{
     },
     model::{
         error::{Error, Result},
-        lists::Registry,
+        lists::{LISTS, Registry},
         reference::Referrer,
         schema::{IndexSchema, Parts, Source, TableSchema, renamed_to},
         shard::ShardNumber,
@@ -402,9 +402,14 @@ impl Engine {
         self.lmdb().map_or(Ok(None), |engine| engine.list_copy(table))
     }
 
-    /// Returns the record of a table's lists, and its second copy, without a transaction; see [`lmdb::Engine::list_records`].
-    pub(crate) fn list_records(&self, table: &str) -> Result<Option<ListRecords>> {
-        self.lmdb().map_or(Ok(None), |engine| engine.list_records(table))
+    /// Returns the record of a table's lists, and its second copy, also while a transaction of this thread is active.
+    pub(crate) fn list_records(&self, table: &str) -> Result<ListRecords> {
+        if let Some(engine) = self.lmdb() {
+            return engine.list_records(table);
+        }
+        let own = format!("{table}.{LISTS}");
+        let found = self.catalog()?.into_iter().find(|(name, _)| *name == own);
+        Ok([found.map(|(_, record)| record), None])
     }
 
     /// Reads the records of the catalog.

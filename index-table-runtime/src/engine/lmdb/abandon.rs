@@ -67,7 +67,7 @@ impl Engine {
     /// Whether the pages of an index are intact, in the last commit; `None` if the file has no such index.
     pub(crate) fn has_intact_index(&self, table: &str, index: &str) -> Result<Option<bool>> {
         self.find_later(&self.catalog, CATALOG)?;
-        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let txn = self.begin(Kind::Reader, read_txn)?;
         let name = match self.catalog.get() {
             Some(catalog) => stored(catalog, &txn, &index_of(table, index))
                 .map_err(|error| self.error(error))?
@@ -96,7 +96,7 @@ impl Engine {
         plan: &mut dyn FnMut(&Records) -> Result<Records>,
     ) -> Result<(), (Error, Option<Retry>)> {
         let failed = |error| (error, None);
-        let (txn, mut turn) = self.begin_write().map_err(failed)?;
+        let (mut turn, txn) = self.begin_write().map_err(failed)?;
         let (number, mut logged) = (txn.id(), None);
         let (file, before) = (self.path.join(FILE), (number as u64).saturating_sub(1));
         pages::look_at_free_lists(&file, before)

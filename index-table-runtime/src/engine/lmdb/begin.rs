@@ -94,7 +94,7 @@ fn another_file() -> heed::Error {
 
 impl Engine {
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
-        let (txn, pass) = self.begin(Kind::Reader, read_txn)?;
+        let (pass, txn) = self.begin(Kind::Reader, read_txn)?.into_parts();
         self.refuse_grown(txn.id())?;
         let txn = Txn::reading(self, txn, pass);
         if is_checked() {
@@ -104,13 +104,14 @@ impl Engine {
     }
 
     pub(crate) fn write(&self) -> Result<Txn<'_>> {
-        let (txn, turn) = self.begin_write()?;
+        let (turn, txn) = self.begin_write()?;
         // Opening a table does not enlarge the reserve, so that a file that is refused does not change.
         self.files()?.reserve.ahead(|| self.used(), &self.map_size);
         Ok(Txn::writing(self, txn, turn))
     }
 
-    pub(super) fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
+    /// Begins a write transaction. Two variables with the parts are dropped in the correct order: the last one first.
+    pub(super) fn begin_write(&self) -> Result<(Turn<'_>, RwTxn<'_>)> {
         // Another thread may have held the lock when the process was forked.
         self.refuse_forked()?;
         self.refuse_read_only()?;
@@ -134,9 +135,9 @@ impl Engine {
             }
         }
         Self::refuse_still_lost(&mut writing)?;
-        let (txn, pass) = self.begin(Kind::Writer, write_txn)?;
+        let (pass, txn) = self.begin(Kind::Writer, write_txn)?.into_parts();
         writing.scratch.recorder.begin(txn.id());
-        Ok((txn, Turn { _pass: pass, writing }))
+        Ok((Turn { _pass: pass, writing }, txn))
     }
 
     /// Creates the missing databases of a table, and calls `prepare`, in one write transaction.
@@ -147,7 +148,7 @@ impl Engine {
         rename: &mut Rename<'_>,
         prepare: impl FnOnce(Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables<'static>, (Error, Option<Retry>)> {
-        let (txn, mut turn) = self.begin_write().map_err(|error| (error, None))?;
+        let (mut turn, txn) = self.begin_write().map_err(|error| (error, None))?;
         let (number, mut logged, mut kept) = (txn.id(), None, Kept::default());
         let env = self.env().map_err(|error| (error, None))?;
         let opened = env.create_databases_and_commit(txn, |opener, txn| {

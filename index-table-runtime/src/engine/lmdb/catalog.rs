@@ -105,7 +105,7 @@ impl Engine {
     pub(super) fn open_known(&self) -> Result<()> {
         let mut known = BTreeSet::new();
         // Another process may have enlarged the file since LMDB has opened it.
-        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let (_pass, txn) = self.begin(Kind::Reader, read_txn)?.into_parts();
         let found = self.env()?.open_databases_and_commit(txn, |opener, txn| {
             let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
             if let Some(catalog) = &catalog {
@@ -147,7 +147,7 @@ impl Engine {
     }
 
     fn has_database(&self, name: &str) -> Result<bool> {
-        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let (_pass, txn) = self.begin(Kind::Reader, read_txn)?.into_parts();
         let found = find(self.env()?, txn, name).map_err(|error| self.error(error))?;
         Ok(found.is_some())
     }
@@ -160,15 +160,13 @@ impl Engine {
     /// Whether the file has entries of another program and no database of this crate.
     pub(crate) fn is_foreign(&self) -> Result<bool> {
         let Some(main) = self.main.get().filter(|_| !self.has_catalog()) else { return Ok(false) };
-        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let txn = self.begin(Kind::Reader, read_txn)?;
         let is_own = |name: &str| main.get(&txn, name.as_bytes()).map(|found| found.is_some());
         let found = main.is_empty(&txn).and_then(|is_empty| {
             let own = [CATALOG, SHARDS, SHARD, LIST_COPIES, SEQUENCES];
             let found: heed::Result<Vec<_>> = own.into_iter().map(is_own).collect();
             Ok(!is_empty && !found?.contains(&true))
         });
-        // Before the pass.
-        drop(txn);
         found.map_err(|error| self.error(error))
     }
 
@@ -181,7 +179,7 @@ impl Engine {
         if handle.get().is_none() {
             self.refuse_forked()?;
             let _turn = self.lock_writing();
-            let (txn, _pass) = self.begin(Kind::Writer, read_txn)?;
+            let (_pass, txn) = self.begin(Kind::Writer, read_txn)?.into_parts();
             if let Some(found) = find(self.env()?, txn, name).map_err(|error| self.error(error))? {
                 let _ = handle.set(found);
             }
@@ -195,10 +193,8 @@ impl Engine {
     pub(crate) fn list_copy(&self, table: &str) -> Result<Option<Vec<u8>>> {
         let copies = self.copies.get().filter(|_| !self.has_damaged_copies());
         let Some(copies) = copies else { return Ok(None) };
-        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let txn = self.begin(Kind::Reader, read_txn)?;
         let copy = copies.get(&txn, table.as_bytes()).map(|copy| copy.map(<[u8]>::to_vec));
-        // Before the pass.
-        drop(txn);
         copy.map_err(|error| self.error(error))
     }
 
@@ -225,8 +221,7 @@ impl Engine {
         }
         let Some(catalog) = self.catalog.get() else { return Ok(()) };
         let copies = self.copies.get().filter(|_| has_copies);
-        // Dropped in this order: the transaction, then its pass.
-        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let txn = self.begin(Kind::Reader, read_txn)?;
         self.check_whole(&txn, CATALOG)?;
         for (table, record) in self.records(catalog, &txn)? {
             if table.contains('.') || renamed_to(&record).is_some() {
@@ -258,8 +253,7 @@ impl Engine {
         let records = if is_readable { self.all_records()? } else { Records::new() };
         let mut named = BTreeMap::new();
         if let Some(catalog) = self.catalog.get().filter(|_| is_readable) {
-            // Dropped in this order: the transaction, then its pass.
-            let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+            let txn = self.begin(Kind::Reader, read_txn)?;
             for (table, record) in &records {
                 let Ok(record) = TableRecord::read(record) else { continue };
                 let parts = record.indexes.iter().map(|index| Some(index.name.clone()));
@@ -321,11 +315,9 @@ impl Engine {
     /// Returns the contents of the catalog.
     pub(crate) fn all_records(&self) -> Result<Records> {
         self.find_later(&self.catalog, CATALOG)?;
-        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let txn = self.begin(Kind::Reader, read_txn)?;
         self.check_whole(&txn, CATALOG)?;
         let records = self.catalog.get().map_or(Ok(Vec::new()), |it| self.records(it, &txn));
-        // Before the pass.
-        drop(txn);
         records
     }
 
@@ -338,9 +330,8 @@ impl Engine {
         in_use: &BTreeSet<String>,
         choose: &mut dyn FnMut(&Records) -> Vec<String>,
     ) -> Result<Vec<String>, (Error, Option<Retry>)> {
-        let (txn, turn) = self.begin_write().map_err(|error| (error, None))?;
+        let (mut turn, txn) = self.begin_write().map_err(|error| (error, None))?;
         let (number, mut logged) = (txn.id(), None);
-        let mut turn = turn;
         let (mut dropped, mut removed) = (Vec::new(), Vec::new());
         let env = self.env().map_err(|error| (error, None))?;
         let outcome = env.create_databases_and_commit(txn, |opener, txn| {

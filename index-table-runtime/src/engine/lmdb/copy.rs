@@ -87,7 +87,7 @@ impl Engine {
         let io = |source| Error::io(&self.path, source);
         let data = File::open(self.path.join(FILE)).map_err(io)?;
         for _ in 0..TRIES {
-            let (pinned, _pass) = self.begin(Kind::Reader, |env| {
+            let pinned = self.begin(Kind::Reader, |env| {
                 match Snapshot::of_last(env, &data) {
                     Ok(snapshot) => Ok(Some(Ok(snapshot))),
                     Err(Refused::Lmdb(error)) => Err(error),
@@ -96,7 +96,7 @@ impl Engine {
                     Err(Refused::Changed(_)) => Ok(None),
                 }
             })?;
-            if let Some(pinned) = pinned {
+            if let (_pass, Some(pinned)) = pinned.into_parts() {
                 return Ok(Pinned { engine: self, data, snapshot: pinned.map_err(io)? });
             }
         }
@@ -105,7 +105,6 @@ impl Engine {
 
     /// Returns the bytes in use, up to the last page.
     pub(crate) fn size(&self) -> Result<u64> {
-        // Dropped in this order: the transaction, its pass.
         let reading = self.begin(Kind::Reader, read_txn)?;
         let used = self.used() as u64;
         drop(reading);
@@ -122,7 +121,7 @@ impl Engine {
                 CompactionOption::Enabled
             }
         };
-        let (copied, _pass) = self.begin(Kind::Reader, |env| {
+        let copied = self.begin(Kind::Reader, |env| {
             // The copy may be repeated after the map has grown.
             let copied = file
                 .set_len(0)
@@ -136,7 +135,7 @@ impl Engine {
                 copied => copied.map(Ok),
             }
         })?;
-        copied?;
+        copied.into_parts().1?;
         // A copy is complete without a journal.
         marker::put(file, Marker::None).map_err(|source| Error::io(&self.path, source))
     }

@@ -98,8 +98,8 @@ impl Engine {
             let map_size = self.map_size();
             let outcome = {
                 let _turn = self.lock_writing();
-                let (number, _pass) =
-                    self.begin(Kind::Writer, |env| Ok(env.info().last_txn_id as u64))?;
+                let (_pass, number) =
+                    self.begin(Kind::Writer, |env| Ok(env.info().last_txn_id as u64))?.into_parts();
                 let commit = part.map_or(record.commit, |(_, number)| number);
                 if commit <= number {
                     return Ok(());
@@ -137,7 +137,7 @@ impl Engine {
     /// Makes the data file of a follower complete.
     pub(crate) fn end_to_follow(&self) -> Result<()> {
         let _turn = self.lock_writing();
-        let (synced, _pass) = self.begin(Kind::Writer, |env| Ok(env.force_sync()))?;
+        let (_pass, synced) = self.begin(Kind::Writer, |env| Ok(env.force_sync()))?.into_parts();
         synced.map_err(|error| self.error(error))?;
         self.mark(Marker::None)
     }

@@ -10,6 +10,7 @@ use crate::locks::{Condvar, Mutex, MutexGuard, rank};
 use std::{
     cell::UnsafeCell,
     mem,
+    ops::Deref,
     sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
     time::{Duration, Instant},
 };
@@ -176,7 +177,6 @@ impl<T> Gate<T> {
     }
 
     /// Whether a transaction that begins now would wait.
-    #[cfg(feature = "async")]
     pub(super) fn is_closed(&self) -> bool {
         self.state.load(SeqCst) == CLOSED
     }
@@ -269,6 +269,32 @@ impl<T> Drop for Pass<'_, T> {
             RETIRED => self.gate.finish(),
             _ => {}
         }
+    }
+}
+
+/// What was begun with a pass. It ends before the pass, because its files may be closed as soon as the pass has ended: the fields are dropped in
+/// this order.
+pub(super) struct Entered<'g, T, F> {
+    begun: T,
+    pass: Pass<'g, F>,
+}
+
+impl<'g, T, F> Entered<'g, T, F> {
+    pub(super) const fn new(pass: Pass<'g, F>, begun: T) -> Self {
+        Self { begun, pass }
+    }
+
+    /// Returns the parts in an order in which two variables are dropped correctly: the last one first.
+    pub(super) fn into_parts(self) -> (Pass<'g, F>, T) {
+        (self.pass, self.begun)
+    }
+}
+
+impl<T, F> Deref for Entered<'_, T, F> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.begun
     }
 }
 
@@ -368,6 +394,32 @@ mod tests {
             assert_eq!(dropped.load(SeqCst), 1);
             gate.retire();
             drop(gate);
+            assert_eq!(dropped.load(SeqCst), 1);
+        }
+    }
+
+    /// A transaction, which uses the contents of the gate until it ends.
+    struct Using<'d>(&'d AtomicUsize);
+
+    impl Drop for Using<'_> {
+        fn drop(&mut self) {
+            assert_eq!(self.0.load(SeqCst), 0, "the contents are gone");
+        }
+    }
+
+    #[test]
+    fn what_was_begun_ends_before_the_contents_are_dropped() {
+        for has_parts in [false, true] {
+            let dropped = AtomicUsize::new(0);
+            let gate = Gate::new(1, Dropped(&dropped));
+            let pass = gate.enter(Kind::Reader).expect("a pass");
+            let begun = Entered::new(pass, Using(&dropped));
+            gate.retire();
+            if has_parts {
+                let (_pass, _using) = begun.into_parts();
+            } else {
+                drop(begun);
+            }
             assert_eq!(dropped.load(SeqCst), 1);
         }
     }

@@ -317,8 +317,7 @@ impl Engine {
         let file = self.path.join(FILE);
         let mut previous = None;
         for _ in 0..TRIES {
-            // Dropped in this order: the transaction, then its pass.
-            let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+            let txn = self.begin(Kind::Reader, read_txn)?;
             let number = txn.id() as u64;
             let looked = pages::look_at_snapshot(&file, number, depth, progress);
             drop(txn);

@@ -86,7 +86,7 @@ impl Engine {
         self.refuse_forked()?;
         // LMDB allows one thread at a time to open handles. Otherwise the write transaction ensures this.
         let _turn = self.lock_writing();
-        let (txn, _pass) = self.begin(Kind::Writer, read_txn)?;
+        let (_pass, txn) = self.begin(Kind::Writer, read_txn)?.into_parts();
         let mut is_missing = false;
         let found = self.env()?.open_databases_and_commit(txn, |opener, txn| {
             let failed = |error| self.error(error);

@@ -10,7 +10,7 @@ use heed::MdbError;
 
 use super::{
     env::Engine,
-    gate::{Closed, Kind, Pass, Refused},
+    gate::{Closed, Entered, Kind, Refused},
     journal::member::Member,
     names::Env,
     opened::Files,
@@ -39,14 +39,14 @@ impl Engine {
         &'e self,
         kind: Kind,
         mut begin: impl FnMut(&'e Env) -> heed::Result<T>,
-    ) -> Result<(T, Pass<'e, Files>)> {
+    ) -> Result<Entered<'e, T, Files>> {
         self.refuse_forked()?;
         let mut cleared = false;
         loop {
             let pass = self.gate.enter(kind).map_err(|refused| self.refused(&refused))?;
             let map_size = self.map_size.load(Ordering::Relaxed);
             match begin(self.env()?) {
-                Ok(txn) => return Ok((txn, pass)),
+                Ok(txn) => return Ok(Entered::new(pass, txn)),
                 Err(heed::Error::Mdb(MdbError::MapResized)) => {
                     drop(pass);
                     match kind {
@@ -195,7 +195,7 @@ impl Engine {
     }
 
     #[cold]
-    fn refused(&self, refused: &Refused) -> Error {
+    pub(super) fn refused(&self, refused: &Refused) -> Error {
         match refused {
             Refused::Full => self.too_many_readers(),
             Refused::Broken => {

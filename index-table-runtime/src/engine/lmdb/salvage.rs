@@ -62,7 +62,7 @@ pub(crate) fn salvage(
         refuse_in_use(from)?;
     }
     let reading = open.map(|open| open.begin(Kind::Reader, read_txn)).transpose()?;
-    let txn = reading.as_ref().map(|(txn, _)| txn.id() as u64);
+    let txn = reading.as_ref().map(|txn| txn.id() as u64);
     let checkpoint = match open {
         Some(_) => None,
         None => checkpoint_of(from).map_err(|not_started| unstarted(from, not_started))?,
@@ -289,7 +289,7 @@ impl Copy<'_> {
 
 /// Writes entries in a transaction, and creates their database.
 fn write(to: &Engine, name: &str, batch: &mut Vec<(Vec<u8>, Vec<u8>)>) -> Result<()> {
-    let (txn, _turn) = to.begin_write()?;
+    let (_turn, txn) = to.begin_write()?;
     let written = to.env()?.create_databases_and_commit(txn, |opener, txn| {
         let database: Database<'_> = opener.create_database(txn, Some(name))?;
         for (key, value) in batch.drain(..) {

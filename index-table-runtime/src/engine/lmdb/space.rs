@@ -46,12 +46,11 @@ impl Engine {
         self.refuse_forked()?;
         let path = self.path.join(FILE);
         let reading = self.begin(Kind::Reader, read_txn)?;
-        let last_commit = reading.0.id() as u64;
+        let last_commit = reading.id() as u64;
         let own = self.files()?.file;
         let is_replaced = own.is_some_and(|own| !leads_to(&path, own));
         let pages = if is_replaced { None } else { pages::in_use(&path, last_commit) };
         let map = self.map_size() as u64;
-        // Dropped in this order: the transaction, then its pass.
         drop(reading);
         let disk = space(&self.path);
         Ok(FileState {
