@@ -3,12 +3,14 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::Store;
+#[cfg(feature = "postgres")]
+use crate::model::lists::LISTS;
 use crate::{
     engine,
     locks::Mutex,
     model::{
         error::Result,
-        lists::{LISTS, Lists, Records, Registry, choose},
+        lists::{Lists, Records, Registry, choose},
         row_vtable::{RowVtable, TableRows},
     },
     placement::shards::Manager,
