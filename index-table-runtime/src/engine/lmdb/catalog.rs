@@ -317,8 +317,7 @@ impl Engine {
         self.find_later(&self.catalog, CATALOG)?;
         let txn = self.begin(Kind::Reader, read_txn)?;
         self.check_whole(&txn, CATALOG)?;
-        let records = self.catalog.get().map_or(Ok(Vec::new()), |it| self.records(it, &txn));
-        records
+        self.catalog.get().map_or(Ok(Vec::new()), |it| self.records(it, &txn))
     }
 
     /// Removes the indexes that `choose` returns, with their records. Returns their names.

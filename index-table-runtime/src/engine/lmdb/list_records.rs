@@ -55,7 +55,7 @@ impl Engine {
             return Ok(found);
         }
         for _ in 0..TRIES {
-            if let Ok(found) = self.from_pages(&own, table) {
+            if let Ok(found) = self.in_pages(&own, table) {
                 return Ok(found);
             }
             thread::yield_now();
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// Reads the copies from the file.
-    fn from_pages(&self, own: &str, table: &str) -> Result<ListRecords, Unread> {
+    fn in_pages(&self, own: &str, table: &str) -> Result<ListRecords, Unread> {
         let path = self.path.join(FILE);
         // A shard that has left its store may be another store's, and the path may lead to another file.
         let file = self.gate.hold(|files| files.file).ok_or(Unread)?;
