@@ -45,7 +45,9 @@ pub use page::Page;
 pub(crate) use raw::RawRows;
 pub(crate) use request::ScanRequest;
 pub use request::Transferable;
-pub(crate) use total::{GroupTotals, decode as decode_totals, of_group as totals_of_group};
+pub(crate) use total::{
+    GroupTotals, decode as decode_totals, of_group as totals_of_group, of_groups_within,
+};
 
 use std::{fmt, marker::PhantomData};
 
