@@ -1,6 +1,6 @@
 //! The groups of an aggregate with given leading fields.
 
-use std::{collections::BTreeMap, fs, ops::Deref};
+use std::{collections::BTreeMap, fs};
 
 use index_table::{Error, IndexTable, ReadTxn, Result, ShardMap, Store};
 use proptest::prelude::*;
@@ -45,7 +45,9 @@ fn parcel() -> impl Strategy<Value = Parcel> {
 /// Returns the groups of rows by a key, each with its number of rows, in the order of the keys.
 fn groups<K: Ord>(rows: &[&Parcel], key: impl Fn(&Parcel) -> K) -> Vec<(K, u64)> {
     let mut groups = BTreeMap::new();
-    rows.iter().for_each(|row| *groups.entry(key(row)).or_default() += 1);
+    for row in rows {
+        *groups.entry(key(row)).or_default() += 1;
+    }
     groups.into_iter().collect()
 }
 
@@ -171,7 +173,7 @@ fn leading_fields_that_are_too_long_for_a_key_have_no_groups() -> Result<()> {
         tried.push(Box::new(store));
     }
     for store in &tried {
-        let store: &Store = store.deref();
+        let store: &Store = store;
         let parcels = ParcelRepository::open(store)?;
         let (status, day) = ("x".repeat(100), 1_i8);
         let row = Parcel { tenant: 1, number: 1, status, day, weight: 1 };
