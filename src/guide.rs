@@ -136,6 +136,7 @@ pub mod attributes {}
 /// [expiry]: expiry
 /// [aggregates]: aggregates
 /// [asynchronous code]: async_calls
+/// [pagination]: pagination
 ///
 /// All methods of a generated repository, and scans.
 #[doc = include_str!("guide/repository.md")]

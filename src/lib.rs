@@ -47,15 +47,15 @@ pub use index_table_derive::RowVersion;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    ArchiveFile, Available, Backup, Build, BulkLoad, Change, ChangeBatch, ChangeKind, ChangeWorker,
-    ChangedRow, Changes, Combined, CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct,
-    Durability, DurabilityReason, Entries, Error, Event, EventualScan, ExpiryWorker, Finding,
-    FindingKind, Follower, FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage,
-    IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN, Move, OnDuplicate, Options, Page, Parts,
-    Progress, QueueFull, RangeMap, ReadTxn, Readers, Rebalance, Repair, RestoreArchive, Result,
-    Rows, Scan, Scrub, ServerProblem, ShardId, ShardKeyValue, ShardMap, Stats, Store, StoreError,
-    StreamedChange, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views,
-    Watch, Watcher, WhenFull, WriteTxn, schema,
+    ArchiveFile, Available, Backup, BoundedScan, Build, BulkLoad, Change, ChangeBatch, ChangeKind,
+    ChangeWorker, ChangedRow, Changes, Combined, CommitNumber, Cursor, DeadLetter, Desc,
+    DetachedQuery, Distinct, Durability, DurabilityReason, Entries, Error, Event, EventualScan,
+    ExpiryWorker, Finding, FindingKind, Follower, FoundRows, GroupWriter, IndexEntry, IndexState,
+    IndexToken, IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN, Move,
+    OnDuplicate, Options, Page, Parts, Progress, QueueFull, RangeMap, ReadTxn, Readers, Rebalance,
+    Repair, RestoreArchive, Result, Rows, Scan, Scrub, ServerProblem, ShardId, ShardKeyValue,
+    ShardMap, Stats, Store, StoreError, StreamedChange, Submission, Submitted, Table, Upgrade,
+    Usage, Verify, VerifyReport, Views, Watch, Watcher, WhenFull, WriteTxn, schema,
 };
 
 #[cfg(feature = "async")]

@@ -181,7 +181,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `consistency = "eventual"` | the index worker changes the totals after the commit, as in an eventual index; `count()` of a query does not read them. Default: `"strong"` |
 ///
 /// `#[aggregate(customer, sum = [amount])]` adds `aggregate_by_customer`, which returns the totals of a group,
-/// and `aggregates_by_customer`, which iterates over all groups. `#[aggregate(sum = [amount])]` adds
+/// and `aggregates_by_customer`, which iterates over all groups. `#[aggregate(tenant, status)]` also adds
+/// `aggregates_by_tenant`, which iterates over the groups with this tenant. `#[aggregate(sum = [amount])]` adds
 /// `aggregate`. The totals are a struct, such as `InvoiceAggregateByCustomer`, with the fields of the group,
 /// `count`, `sum_amount` and `min_amount`. It implements `Debug`, `Clone`, `PartialEq` and `Serialize`.
 ///

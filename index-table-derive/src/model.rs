@@ -106,6 +106,8 @@ pub(crate) struct Aggregate {
     pub(crate) ident: Ident,
     /// The fields of the group; none for the whole table.
     pub(crate) group: Vec<Rc<Field>>,
+    /// The methods that iterate over the groups with given leading fields: for each number of fields from 1 on, its name.
+    pub(crate) leading: Vec<String>,
     /// The summed fields.
     pub(crate) sums: Vec<Rc<Field>>,
     /// The first and last values of fields.
@@ -118,6 +120,13 @@ pub(crate) struct Aggregate {
     pub(crate) span: Span,
     /// The span of the methods.
     pub(crate) place: Span,
+}
+
+impl Aggregate {
+    /// Returns the name of the method that iterates over all groups: `aggregates_by_customer`.
+    pub(crate) fn name_of_all(&self) -> String {
+        format!("aggregates{}", self.name.strip_prefix("aggregate").unwrap_or_default())
+    }
 }
 
 /// The first or last value of a field in a group, from an index on the group and the field.

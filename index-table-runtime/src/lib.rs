@@ -47,9 +47,9 @@ pub use model::{
     shard::{ListMap, RangeMap, ShardKeyValue, ShardMap},
 };
 pub use query::{
-    Available, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, DetachedQuery,
-    Distinct, DistinctCounts, DistinctValues, Entries, EventualScan, GetMany, GetManyViews, Keys,
-    MissingShard, Page, Rows, Scan, Views,
+    Available, BoundedScan, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor,
+    DetachedQuery, Distinct, DistinctCounts, DistinctValues, Entries, EventualScan, GetMany,
+    GetManyViews, Keys, MissingShard, Page, Rows, Scan, Views,
 };
 #[cfg(feature = "async")]
 pub use store::Call;

@@ -6,6 +6,7 @@ mod decimals;
 mod eventual_aggregates;
 mod evolution;
 mod expiry;
+mod leading;
 mod parts;
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]

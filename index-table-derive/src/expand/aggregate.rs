@@ -1,5 +1,7 @@
 //! Aggregates: the structs of their totals, and the methods that read them.
 
+use std::rc::Rc;
+
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::Ident;
@@ -224,45 +226,82 @@ pub(super) fn arm(position: usize, aggregate: &Aggregate) -> TokenStream {
 ///     __table(self).aggregates(txn)
 /// }
 /// ```
+///
+/// and, for an aggregate by several fields, a method for each number of leading fields:
+///
+/// ```text
+/// fn aggregates_by_region<'txn>(
+///     &'txn self,
+///     txn: &'txn _index_table::ReadTxn<'_>,
+///     region: &str,
+/// ) -> _index_table::Aggregates<'txn, InvoiceAggregateByRegionCustomer> {
+///     __table(self).aggregates_within(txn, &_index_table::Bounds::new().equal::<String>(region))
+/// }
+/// ```
 pub(super) fn methods(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStream {
-    let (v, txn, ident) = (&cx.table.visibility, &cx.txn, &aggregate.ident);
-    let place = aggregate.place;
-    let method = Ident::new(&aggregate.name, place);
-    let parameters = aggregate.group.iter().map(|field| {
-        let (ident, ty) = (&field.ident, field.ty.argument(&cx.short, &cx.elided));
-        mixed!(#ident: #ty)
-    });
-    let bounds = aggregate.group.iter().map(|field| {
-        let (ident, ty) = (&field.ident, field.ty.tokens(&cx.short));
-        quote_spanned!(at(field.ty.span())=> .equal::<#ty>(#ident))
-    });
+    let (v, ident) = (&cx.table.visibility, &aggregate.ident);
+    let method = Ident::new(&aggregate.name, aggregate.place);
+    let (parameters, bounds) = (parameters(cx, &aggregate.group), bounds(cx, &aggregate.group));
     let doc = docs::aggregate(aggregate);
-    let all = (!aggregate.group.is_empty()).then(|| {
-        let rest = aggregate.name.strip_prefix("aggregate").unwrap_or_default();
-        let method = format_ident!("aggregates{rest}", span = place);
-        let doc = docs::aggregates(aggregate);
-        mixed! {
-            #doc
-            #v fn #method<#txn>(
-                &#txn self,
-                txn: &#txn _index_table::ReadTxn<'_>,
-            ) -> _index_table::Aggregates<#txn, #ident> {
-                __table(self).aggregates(txn)
-            }
-        }
-    });
+    let all =
+        (!aggregate.group.is_empty()).then(|| groups(cx, aggregate, &aggregate.name_of_all(), 0));
+    let leading = aggregate.leading.iter().zip(1..);
+    let leading = leading.map(|(name, len)| groups(cx, aggregate, name, len));
     mixed! {
         #doc
         #v fn #method(
             &self,
             txn: &_index_table::ReadTxn<'_>,
-            #(#parameters,)*
+            #parameters
         ) -> _index_table::Result<#ident> {
-            __table(self).aggregate(txn, &_index_table::Bounds::new() #(#bounds)*)
+            __table(self).aggregate(txn, &#bounds)
         }
 
         #all
+        #(#leading)*
     }
+}
+
+/// Expands to the method that iterates over the groups with given values of the first `len` fields.
+fn groups(cx: &Context<'_>, aggregate: &Aggregate, name: &str, len: usize) -> TokenStream {
+    let (v, txn, ident) = (&cx.table.visibility, &cx.txn, &aggregate.ident);
+    let method = Ident::new(name, aggregate.place);
+    let fields = aggregate.group.get(..len).unwrap_or_default();
+    let (doc, parameters) = (docs::aggregates(aggregate, fields), parameters(cx, fields));
+    let read = if fields.is_empty() {
+        mixed!(aggregates(txn))
+    } else {
+        let bounds = bounds(cx, fields);
+        mixed!(aggregates_within(txn, &#bounds))
+    };
+    mixed! {
+        #doc
+        #v fn #method<#txn>(
+            &#txn self,
+            txn: &#txn _index_table::ReadTxn<'_>,
+            #parameters
+        ) -> _index_table::Aggregates<#txn, #ident> {
+            __table(self).#read
+        }
+    }
+}
+
+/// Expands to `region: &str, customer: u64,`.
+fn parameters(cx: &Context<'_>, fields: &[Rc<Field>]) -> TokenStream {
+    let parameters = fields.iter().map(|field| {
+        let (ident, ty) = (&field.ident, field.ty.argument(&cx.short, &cx.elided));
+        mixed!(#ident: #ty)
+    });
+    mixed!(#(#parameters,)*)
+}
+
+/// Expands to `_index_table::Bounds::new().equal::<String>(region).equal::<u64>(customer)`.
+fn bounds(cx: &Context<'_>, fields: &[Rc<Field>]) -> TokenStream {
+    let bounds = fields.iter().map(|field| {
+        let (ident, ty) = (&field.ident, field.ty.tokens(&cx.short));
+        quote_spanned!(at(field.ty.span())=> .equal::<#ty>(#ident))
+    });
+    mixed!(_index_table::Bounds::new() #(#bounds)*)
 }
 
 /// Returns the type whose sum is kept. `EntryBuffer::sum` has the type of the field, and gives the only error if its

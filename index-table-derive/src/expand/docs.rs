@@ -1,5 +1,7 @@
 //! The documentation of generated items, which is short, for editors and `cargo expand`.
 
+use std::rc::Rc;
+
 use proc_macro2::TokenStream;
 
 use crate::diagnostics::listed;
@@ -107,11 +109,19 @@ const fn late(aggregate: &Aggregate) -> &'static str {
     }
 }
 
-pub(super) fn aggregates(aggregate: &Aggregate) -> TokenStream {
+/// The documentation of the method for the groups with given values of the fields `leading`.
+pub(super) fn aggregates(aggregate: &Aggregate, leading: &[Rc<Field>]) -> TokenStream {
     let (fields, late) = (group_fields(aggregate).unwrap_or_default(), late(aggregate));
+    if leading.is_empty() {
+        return doc(&format!(
+            "Iterates over the totals of all groups of rows with the same {fields}, in the order of the \
+             groups.{late}\n\nCost: one seek for each group."
+        ));
+    }
+    let leading = listed(leading.iter().map(|field| field.name.as_str()));
     doc(&format!(
-        "Iterates over the totals of all groups of rows with the same {fields}, in the order of the \
-         groups.{late}\n\nCost: one seek for each group."
+        "Iterates over the groups with this {leading}, each of rows with the same {fields}, in their \
+         order.{late}\n\nCost: one seek for each of these groups, and one more."
     ))
 }
 

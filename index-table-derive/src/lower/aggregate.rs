@@ -1,5 +1,6 @@
 //! The rules of `#[aggregate(…)]`.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use proc_macro2::Span;
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::attr::Setting;
 use crate::attr::aggregate::AggregateAttr;
-use crate::diagnostics::{listed, suggestion};
+use crate::diagnostics::{Diagnostics, listed, suggestion};
 use crate::model::{Aggregate, Extreme, Field, Index, KeyPart};
 use crate::{names, types};
 
@@ -59,7 +60,40 @@ pub(super) fn lower_all(
             aggregates.push(aggregate);
         }
     }
+    name_leading(&mut aggregates, scope.errors);
     aggregates
+}
+
+/// Names the methods for leading fields: `aggregates_by_region` of an aggregate by region and customer. If another method
+/// has this name, the method is `aggregates_by_region_customer_of_region`.
+fn name_leading(aggregates: &mut [Aggregate], errors: &Diagnostics) {
+    let mut taken: HashMap<String, String> = aggregates
+        .iter()
+        .map(|it| (it.name_of_all(), format!("the groups of `{}`", it.name)))
+        .collect();
+    for aggregate in aggregates {
+        for len in 1..aggregate.group.len() {
+            let fields = aggregate.group.iter().take(len).map(|field| field.name.as_str());
+            let fields: Vec<&str> = fields.collect();
+            let joined = fields.join("_");
+            let short = format!("aggregates_by_{joined}");
+            let name = if taken.contains_key(&short) {
+                format!("{}_of_{joined}", aggregate.name_of_all())
+            } else {
+                short
+            };
+            let described = format!("the groups of `{}` by {}", aggregate.name, listed(fields));
+            if let Some(other) = taken.get(&name) {
+                let message = format!(
+                    "two methods would be called `{name}`: {other} and {described}; rename a field of \
+                     the row"
+                );
+                errors.error(aggregate.span, message);
+            }
+            taken.insert(name.clone(), described);
+            aggregate.leading.push(name);
+        }
+    }
 }
 
 fn lower_one(
@@ -106,7 +140,8 @@ fn lower_one(
         .as_ref()
         .is_some_and(|given| options::is_eventual_word(&given.value, errors));
     let place = attribute.span;
-    Some(Aggregate { name, ident, group, sums, extremes, eventual, mentions, span, place })
+    let leading = Vec::new();
+    Some(Aggregate { name, ident, group, leading, sums, extremes, eventual, mentions, span, place })
 }
 
 /// Returns the fields that the attribute names, each with the span of its word.

@@ -18,6 +18,8 @@ pub(crate) struct Query {
     pub(crate) reverse: bool,
     /// The maximum number of entries.
     pub(crate) limit: Option<u64>,
+    /// The maximum number of entries that the caller reads, so that an engine that reads several at once reads no more.
+    pub(crate) at_most: Option<u64>,
     /// The query selects the entries after this position, in its direction.
     pub(crate) position: Option<Position>,
     /// Whether an entry at the position is selected too.
@@ -38,6 +40,7 @@ impl Query {
             list: None,
             reverse: false,
             limit: None,
+            at_most: None,
             position: None,
             inclusive: false,
             rows: false,

@@ -38,7 +38,7 @@ pub(super) struct Check<'txn> {
     image: Image,
     /// The row of the last entry, if it was looked up.
     pub(super) fact: Option<&'txn [u8]>,
-    /// Whether the query has reached its [`Stop`](super::conditions::Stop).
+    /// Whether the query has reached its [`Stop`](super::conditions::Stop), or the bound of a page.
     pub(super) has_stopped: bool,
 }
 
@@ -97,7 +97,7 @@ impl<'txn> Check<'txn> {
         meter: &mut Meter<'txn>,
     ) -> Option<EntryResult<'txn>> {
         let mut buffer = KeyBuffer::new();
-        loop {
+        while self.allows_step() {
             let entry = match entries.next()? {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
@@ -112,6 +112,7 @@ impl<'txn> Check<'txn> {
                 Err(error) => return Some(Err(error.into())),
             }
         }
+        None
     }
 
     /// Steps to the next entry that meets the conditions; `false` at the end.
@@ -121,7 +122,7 @@ impl<'txn> Check<'txn> {
         entries: &mut LentEntries<'txn>,
         meter: &mut Meter<'txn>,
     ) -> Result<bool, Boxed> {
-        while entries.advance()? {
+        while self.allows_step() && entries.advance()? {
             if self.stops_before(entries.entry(), meter) {
                 return Ok(false);
             }
@@ -133,9 +134,17 @@ impl<'txn> Check<'txn> {
         Ok(false)
     }
 
+    /// Whether the bound of a page allows another step.
+    fn allows_step(&mut self) -> bool {
+        let bound = self.conditions.bound.as_ref();
+        self.has_stopped = bound.is_some_and(|bound| !bound.allows_step());
+        !self.has_stopped
+    }
+
     fn stops_before(&mut self, entry: RawEntry<'_>, meter: &mut Meter<'txn>) -> bool {
-        let stop = self.conditions.stop.as_ref();
-        self.has_stopped = stop.is_some_and(|stop| stop.is_before(entry));
+        let Conditions { stop, bound, .. } = &*self.conditions;
+        self.has_stopped = stop.as_ref().is_some_and(|stop| stop.is_before(entry))
+            || bound.as_ref().is_some_and(|bound| bound.stops_before(entry));
         if self.has_stopped {
             meter.pass();
         }

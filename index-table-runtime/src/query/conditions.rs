@@ -2,6 +2,7 @@
 
 use std::{cmp::Ordering, rc::Rc, sync::Arc};
 
+use super::bounded::ExamineBound;
 use crate::{
     engine::KeyList,
     model::{
@@ -25,6 +26,8 @@ pub(super) struct Conditions<'txn> {
     pub(super) tests: Vec<RowTest<'txn>>,
     /// The end of the query before the end of its bounds.
     pub(super) stop: Option<Stop>,
+    /// The bound of the entries that a page examines.
+    pub(super) bound: Option<Rc<ExamineBound>>,
     pub(super) existence: Existence,
 }
 
@@ -125,6 +128,11 @@ impl<'txn> Conditions<'txn> {
     /// Ends a query at a stop.
     pub(super) fn stop(conditions: &mut Option<Rc<Self>>, stop: Stop) {
         Rc::make_mut(conditions.get_or_insert_default()).stop = Some(stop);
+    }
+
+    /// Bounds the entries that a page examines.
+    pub(super) fn bound(conditions: &mut Option<Rc<Self>>, bound: ExamineBound) {
+        Rc::make_mut(conditions.get_or_insert_default()).bound = Some(Rc::new(bound));
     }
 
     /// Sets the required relation between entries and rows.

@@ -19,6 +19,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// [`entries`](Scan::entries), [`keys`](Scan::keys) and [`count`](Scan::count), which otherwise read no
     /// rows. If few rows pass the test, the scan reads many rows for each row it returns. A filtered index,
     /// or an index on the tested field, finds these rows without reading others.
+    /// [`examine_at_most`](Scan::examine_at_most) bounds the cost of a page.
     ///
     /// A watcher or a [deletion](crate::DetachedQuery::delete) of a scan with a filter fails with
     /// [`Error::NotCombinable`](crate::Error::NotCombinable).

@@ -2,6 +2,7 @@
 
 mod available;
 mod before;
+mod bounded;
 mod bounds;
 mod check;
 mod combined;
@@ -26,6 +27,7 @@ mod tests;
 mod total;
 
 pub use available::{Available, MissingShard};
+pub use bounded::BoundedScan;
 pub use bounds::Bounds;
 pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
 pub use cursor::Cursor;
@@ -45,7 +47,9 @@ pub use page::Page;
 pub(crate) use raw::RawRows;
 pub(crate) use request::ScanRequest;
 pub use request::Transferable;
-pub(crate) use total::{GroupTotals, decode as decode_totals, of_group as totals_of_group};
+pub(crate) use total::{
+    GroupTotals, decode as decode_totals, of_group as totals_of_group, of_groups_within,
+};
 
 use std::{fmt, marker::PhantomData};
 
@@ -65,9 +69,11 @@ use entry_scan::EntryScan;
 /// and [`before`](Scan::before) change the query. The methods [`rows`](Scan::rows), [`views`](Scan::views),
 /// [`entries`](Scan::entries), [`keys`](Scan::keys), [`count`](Scan::count), [`exists`](Scan::exists),
 /// [`first`](Scan::first), [`page`](Scan::page), [`page_views`](Scan::page_views) and
-/// [`page_entries`](Scan::page_entries) run it. [`and`](Scan::and) and [`or`](Scan::or) combine it with
-/// another scan. Nothing is read before the query runs, and memory does not grow with the result. There is
-/// one exception: strings with U+0000 or U+0001 in a key are escaped and can't be borrowed, so
+/// [`page_entries`](Scan::page_entries) run it. [`examine_at_most`](Scan::examine_at_most) bounds the cost
+/// of its pages. [`and`](Scan::and) and [`or`](Scan::or) combine it with another scan.
+///
+/// Nothing is read before the query runs, and memory does not grow with the result. There is one exception:
+/// strings with U+0000 or U+0001 in a key are escaped and can't be borrowed, so
 /// [`entries`](Scan::entries) copies them into memory of the transaction.
 ///
 /// `E` is the entry struct of the index, or the row for the fact table and for a [`boxed`](Scan::boxed) scan.

@@ -2,6 +2,7 @@
 
 use super::{
     Cursor, Scan,
+    bounded::PageBound,
     entry_scan::{EntryScan, ReadRow},
     request::ScanRequest,
 };
@@ -58,7 +59,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Returns a page of `size` rows: the first rows, or the last rows of a scan with
     /// [`before`](Scan::before). It has cursors to the next and the previous page.
     ///
-    /// Cost: the cost of [`rows`](Scan::rows) for this number of rows, and of one more step.
+    /// Cost: the cost of [`rows`](Scan::rows) for this number of rows, and of one more step. With a
+    /// [`filter`](Scan::filter), also the cost of the entries between them, up to the next row that passes the test;
+    /// [`examine_at_most`](Scan::examine_at_most) bounds it.
     ///
     /// # Errors
     ///
@@ -175,8 +178,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 }
 
 impl<'txn> ScanRequest<'txn> {
-    const fn refuse_empty_page(&self, size: usize) -> Result<()> {
-        if size == 0 {
+    fn refuse_empty_page(&self, size: usize, bound: &PageBound) -> Result<()> {
+        if size == 0 || bound.is_empty() {
             return Err(Error::EmptyPage { table: self.schema.name });
         }
         Ok(())
@@ -195,7 +198,8 @@ impl<'txn> ScanRequest<'txn> {
         size: usize,
         push: &mut ReadRow<'_>,
     ) -> Result<[Option<Cursor>; 2]> {
-        self.refuse_empty_page(size)?;
+        let bound = PageBound::of(&self);
+        self.refuse_empty_page(size, &bound)?;
         let query_hash = self.query_hash();
         let is_backward = self.before.is_some();
         let [after, before] = if is_backward {
@@ -208,15 +212,21 @@ impl<'txn> ScanRequest<'txn> {
         let mut rows = self.cursor(Some(query_hash));
         for _ in 0..size {
             if !rows.read_row(push)? {
-                return Ok([before, after]);
+                let stopped = bound.cursor(query_hash);
+                return Ok(if is_backward {
+                    [before, stopped.or(after)]
+                } else {
+                    [stopped, after]
+                });
             }
         }
         if is_backward {
             let preceding = rows.advance()?.then(|| Cursor::new(query_hash, rows.entry()));
-            return Ok([before, preceding.or(after)]);
+            return Ok([before, preceding.or_else(|| bound.cursor(query_hash)).or(after)]);
         }
         let last = Cursor::new(query_hash, rows.entry());
-        Ok([rows.advance()?.then_some(last), after])
+        let next = if rows.advance()? { Some(last) } else { bound.cursor(query_hash) };
+        Ok([next, after])
     }
 
     /// Returns a page of items that borrow from the snapshot. `next` reads the next entry, stores it, and
@@ -229,7 +239,8 @@ impl<'txn> ScanRequest<'txn> {
             &mut ShortEntry<'txn>,
         ) -> Option<Result<T>>,
     ) -> Result<Page<T>> {
-        self.refuse_empty_page(size)?;
+        let bound = PageBound::of(&self);
+        self.refuse_empty_page(size, &bound)?;
         let query_hash = self.query_hash();
         let (mut last, mut buffer) = (ShortEntry::NOWHERE, KeyBuffer::new());
         if self.before.is_some() {
@@ -239,7 +250,10 @@ impl<'txn> ScanRequest<'txn> {
                 let entry = scan.next().transpose()?;
                 Ok(entry.map(|entry| Cursor::new(query_hash, entry.in_buffer(&mut buffer))))
             };
-            return page_back(self.scan(None), size, cursors, |scan| next(scan, &mut last), more);
+            let scan = self.scan(None);
+            let page = page_back(scan, size, cursors, |scan| next(scan, &mut last), more)?;
+            let previous = bound.cursor(query_hash).or(page.previous);
+            return Ok(Page { previous, ..page });
         }
         self.resolve(Some(query_hash));
         let previous = self.after.take();
@@ -248,12 +262,14 @@ impl<'txn> ScanRequest<'txn> {
         let mut items = Vec::with_capacity(size.min(RESERVED));
         while items.len() < size {
             let Some(item) = next(&mut scan, &mut last) else {
-                return Ok(Page { items, next: None, previous });
+                return Ok(Page { items, next: bound.cursor(query_hash), previous });
             };
             items.push(item?);
         }
-        let more = scan.next().transpose()?.is_some();
-        let next = more.then(|| Cursor::new(query_hash, last.in_buffer(&mut buffer)));
+        let next = match scan.next().transpose()? {
+            Some(_) => Some(Cursor::new(query_hash, last.in_buffer(&mut buffer))),
+            None => bound.cursor(query_hash),
+        };
         Ok(Page { items, next, previous })
     }
 }

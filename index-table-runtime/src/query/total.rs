@@ -29,7 +29,8 @@ pub(crate) fn of_group(
     (aggregate, declared): (usize, &AggregateSchema),
     group: &[u8],
 ) -> Result<GroupTotals> {
-    let readers = reader.of_shards(begins_with_shard_key(rows, declared).then_some(group))?;
+    let own = begins_with_shard_key(rows, declared.key).then_some(group);
+    let readers = reader.of_shards(own)?;
     let (mut totals, mut bytes) = (Totals::default(), 0);
     let seeks = readers.len() as u64;
     for reader in readers {
@@ -50,12 +51,35 @@ pub(crate) fn decode(
     Totals::decode(record, declared).map_err(|error| declared.corrupt(rows.schema, group, error))
 }
 
-/// Whether the group contains the shard key, so that all its rows are in one shard.
-fn begins_with_shard_key(rows: &TableRows, declared: &AggregateSchema) -> bool {
+/// Returns the readers of the shards that can have groups whose keys begin with a prefix.
+pub(crate) fn of_groups_within<'t>(
+    reader: Reader<'t>,
+    rows: &TableRows,
+    declared: &AggregateSchema,
+    prefix: &[u8],
+) -> Result<Vec<Reader<'t>>> {
+    let leading = fields_of(prefix, declared.key);
+    let is_own = leading.is_some_and(|leading| begins_with_shard_key(rows, leading));
+    reader.of_shards(is_own.then_some(prefix))
+}
+
+/// Returns the fields whose values are in a prefix of a key; `None` if the prefix ends inside of a field.
+fn fields_of<'k>(prefix: &[u8], key: &'k [KeyField]) -> Option<&'k [KeyField]> {
+    let unescaped = Unescaped::default();
+    let (mut left, mut fields) = (KeyReader::new(prefix, &unescaped), 0);
+    while !left.rest().is_empty() {
+        key.get(fields)?.shape.skip(&mut left).ok()?;
+        fields += 1;
+    }
+    key.get(..fields)
+}
+
+/// Whether these fields of a group contain the shard key, so that all its rows are in one shard.
+fn begins_with_shard_key(rows: &TableRows, fields: &[KeyField]) -> bool {
     match rows.distribution {
         Distribution::ByKey(shard_key) => {
             let own = rows.schema.primary_key.iter().take(shard_key.fields);
-            let mut group = declared.key.iter();
+            let mut group = fields.iter();
             own.into_iter().all(|field| group.next().is_some_and(|group| group.name == field.name))
         }
         Distribution::Whole | Distribution::Reference => false,
@@ -77,19 +101,13 @@ pub(super) fn group_of<'q>(
     {
         return None;
     }
-    let unescaped = Unescaped::default();
-    let (mut left, mut fields) = (KeyReader::new(group, &unescaped), 0);
-    while !left.rest().is_empty() {
-        // The prefix of a text ends inside of its encoding.
-        key.get(fields)?.shape.skip(&mut left).ok()?;
-        fields += 1;
-    }
-    let key = key.get(..fields)?;
+    // The prefix of a text ends inside of its encoding.
+    let key = fields_of(group, key)?;
     let is_same = |(own, other): (&KeyField, &KeyField)| own.name == other.name;
     let mut aggregates = rows.aggregates.iter().enumerate();
     let found = aggregates.find(|(_, aggregate)| {
         !aggregate.eventual
-            && aggregate.key.len() == fields
+            && aggregate.key.len() == key.len()
             && aggregate.key.iter().zip(key).all(is_same)
     });
     found.map(|found| (found, group))

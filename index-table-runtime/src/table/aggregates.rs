@@ -14,15 +14,16 @@ use crate::{
         schema::{AggregateSchema, Extreme, Source},
     },
     placement::Reader,
-    query::{Bounds, GroupTotals, Ledger, decode_totals, totals_of_group},
+    query::{Bounds, GroupTotals, Ledger, decode_totals, of_groups_within, totals_of_group},
     store::{OpenTable, ReadTxn},
 };
 
 /// An iterator over the groups of an aggregate, in the order of their keys; from the `aggregates_by_…` methods of a
-/// repository. It ends after the first error.
+/// repository. Some of these methods select the groups with given leading fields. It ends after the first error.
 ///
-/// Cost: one seek for each group. In a sharded store, one seek in each shard, and one for each group in each shard that
-/// has it; the totals of a group are added up. Memory does not grow with the number of groups.
+/// Cost: one seek for each group, and one more. In a sharded store, one seek in each shard, and one for each group in each
+/// shard that has it; the totals of a group are added up. Leading fields that begin with the shard key select one shard.
+/// Memory does not grow with the number of groups.
 #[must_use = "an iterator does nothing until it is used"]
 pub struct Aggregates<'txn, A> {
     groups: Result<Groups<'txn>, Option<Error>>,
@@ -35,6 +36,8 @@ struct Groups<'txn> {
     table: &'txn OpenTable,
     txn: &'txn ReadTxn<'txn>,
     aggregate: usize,
+    /// The encoding of the leading fields, with which all groups begin.
+    prefix: Box<[u8]>,
     ledger: Ledger<'txn>,
 }
 
@@ -63,7 +66,18 @@ impl<R: Entity> KeyedTable<R> {
         &'txn self,
         txn: &'txn ReadTxn<'_>,
     ) -> Aggregates<'txn, A> {
-        let groups = Groups::of(&self.open, txn, A::POSITION).map_err(Some);
+        self.aggregates_within(txn, &Bounds::new())
+    }
+
+    /// Returns the groups whose leading fields have these values.
+    #[doc(hidden)]
+    pub fn aggregates_within<'txn, A: Aggregate<Row = R>>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        leading: &Bounds,
+    ) -> Aggregates<'txn, A> {
+        let groups =
+            Groups::within(&self.open, txn, A::POSITION, leading.range.start()).map_err(Some);
         Aggregates { groups, aggregate: PhantomData }
     }
 }
@@ -120,16 +134,37 @@ impl OpenTable {
     }
 }
 
+/// Returns the first group of a shard at or after a position whose key begins with a prefix.
+fn next_within<'txn>(
+    reader: Reader<'txn>,
+    aggregate: usize,
+    prefix: &[u8],
+    from: &[u8],
+) -> Result<Option<(&'txn [u8], &'txn [u8])>> {
+    let next = reader.at_or_above(Space::Aggregate(aggregate), from)?;
+    Ok(next.filter(|(group, _)| group.starts_with(prefix)))
+}
+
 impl<'txn> Groups<'txn> {
-    fn of(table: &'txn OpenTable, txn: &'txn ReadTxn<'_>, aggregate: usize) -> Result<Self> {
+    /// Returns the groups whose keys begin with a prefix.
+    fn within(
+        table: &'txn OpenTable,
+        txn: &'txn ReadTxn<'_>,
+        aggregate: usize,
+        prefix: &[u8],
+    ) -> Result<Self> {
         let reader = txn.reader_of_aggregate(table, aggregate)?;
-        let shards = reader.of_shards(None)?.into_iter().map(|reader| {
-            // No key of a group is less.
-            let next = reader.at_or_above(Space::Aggregate(aggregate), &[0])?;
+        let declared = declared(&table.rows, aggregate)?;
+        let readers = of_groups_within(reader, &table.rows, declared, prefix)?;
+        // No key of a group is less than 0.
+        let from = if prefix.is_empty() { &[0] } else { prefix };
+        let shards = readers.into_iter().map(|reader| {
+            let next = next_within(reader, aggregate, prefix, from)?;
             Ok(Shard { reader, next })
         });
+        let shards = shards.collect::<Result<_>>()?;
         let ledger = Ledger::new(&txn.session, &table.shared.usage, &table.rows.lists);
-        Ok(Self { shards: shards.collect::<Result<_>>()?, table, txn, aggregate, ledger })
+        Ok(Self { shards, table, txn, aggregate, prefix: Box::from(prefix), ledger })
     }
 
     /// Returns the next group with rows. An eventual aggregate can lag behind and have records of groups without rows.
@@ -153,7 +188,7 @@ impl<'txn> Groups<'txn> {
         for Shard { reader, next } in &mut self.shards {
             let Some((_, record)) = next.filter(|(other, _)| *other == group) else { continue };
             totals.add_all(&decode_totals(rows, declared, group, Some(record))?);
-            *next = reader.at_or_above(Space::Aggregate(self.aggregate), &after)?;
+            *next = next_within(*reader, self.aggregate, &self.prefix, &after)?;
             seeks += 1;
             bytes += group.len() + record.len();
         }

@@ -143,8 +143,9 @@ impl<'t> Reader<'t> {
         let is_joined =
             query.rows && index.is_some_and(|index| !matches!(index.strategy, Strategy::Full));
         let size = query.limit.map_or(PART.0, |limit| i64::try_from(limit).unwrap_or(PART.1));
-        let size = size.clamp(1, PART.1);
-        Ok(Parts { reader: self, relation, query, place, is_joined, size, is_complete: false })
+        let left = query.at_most.map_or(i64::MAX, |most| i64::try_from(most).unwrap_or(i64::MAX));
+        let (size, is_complete) = (size.min(left).clamp(1, PART.1), false);
+        Ok(Parts { reader: self, relation, query, place, is_joined, size, left, is_complete })
     }
 }
 
@@ -335,6 +336,8 @@ struct Parts<'t> {
     is_joined: bool,
     /// The maximum number of entries of the next part.
     size: i64,
+    /// The maximum number of entries of all further parts.
+    left: i64,
     is_complete: bool,
 }
 
@@ -350,14 +353,16 @@ impl Parts<'_> {
         let mut parameters = parameters(&conditions.parameters);
         parameters.push(&self.size);
         let rows = self.reader.txn.query(&sql, &parameters)?;
-        self.is_complete = i64::try_from(rows.len()).is_ok_and(|len| len < self.size);
+        let len = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+        self.left = self.left.saturating_sub(len);
+        self.is_complete = len < self.size || self.left == 0;
         if let Some(last) = rows.last() {
             self.place = Place::Entry(entry(last, self.relation.form)?.position(), false);
         }
         let bytes: usize = rows.iter().map(Row::raw_size_bytes).sum();
         let fitting = rows.len().saturating_mul(PART_BYTES) / bytes.max(1);
         let fitting = i64::try_from(fitting).unwrap_or(PART.1);
-        self.size = self.size.saturating_mul(4).min(fitting).clamp(1, PART.1);
+        self.size = self.size.saturating_mul(4).min(fitting).min(self.left).clamp(1, PART.1);
         Ok(rows)
     }
 

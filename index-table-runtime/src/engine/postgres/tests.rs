@@ -149,6 +149,24 @@ fn write_transactions_run_beside_each_other() {
 }
 
 #[test]
+fn a_scan_fetches_no_more_entries_than_its_caller_reads() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let mut txn = engine.write()?;
+        (0..40).try_for_each(|id| put(&mut txn, &tables, id))?;
+        txn.commit(|| ())?;
+        let txn = engine.read()?;
+        let all = crate::engine::Query::new(Source::Facts, crate::model::KeyRange::ALL);
+        for (limit, most) in [(None, 7), (Some(2), 7), (Some(2), 1), (Some(9), 39), (None, 90)] {
+            let query = crate::engine::Query { limit, at_most: Some(most), ..all.clone() };
+            let fetched = txn.reader(&tables).scan(query)?.count();
+            assert_eq!(fetched, usize::try_from(most.min(40)).expect("few"), "{limit:?}, {most}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn one_of_two_transactions_that_read_the_row_of_the_other_conflicts() {
     on_a_server(|engine| {
         let tables = open(engine);

@@ -472,9 +472,10 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// A page of 0 rows was requested. It would have no cursors, like the only page of a scan.
+    /// A page of 0 rows, or of 0 examined entries, was requested. It would have no cursors, like the only page of a scan.
     #[error(
-        "a page of table `{table}` has to have at least 1 row; pass its greatest number of rows to `page`"
+        "a page of table `{table}` has to have and to examine at least 1 row; pass a greater number to `page` or \
+         `examine_at_most`"
     )]
     EmptyPage {
         /// The table.
