@@ -393,6 +393,42 @@ fn a_cancelled_load_loads_nothing() {
     assert_eq!(customers.all(&store.read().expect("a snapshot")).count().expect("rows"), 1);
 }
 
+#[test]
+fn a_cancelled_backup_leaves_no_files() {
+    let dir = plain(1);
+    let store = Store::open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    customers.bulk_load(&store, (2..100_000).map(customer)).run().expect("loaded");
+    let files = tempfile::tempdir().expect("a directory");
+    let service = Service::of(&store, |own| own.files(files.path()));
+    let count = || fs::read_dir(files.path()).expect("a directory").count();
+    for is_compact in [false, true] {
+        let arguments = json!({ "to": "copy", "compact": is_compact });
+        wait(|| {
+            let id = service.start("backup", &arguments);
+            wait(|| Some(service.get(&format!("/{id}"))).filter(|job| !job["progress"].is_null()));
+            service.post(&format!("/{id}/cancel"), &json!({}));
+            let job = service.ended(&id);
+            if job["state"] == "done" {
+                // It had ended before.
+                fs::remove_dir_all(files.path().join("copy")).expect("removed");
+                return None;
+            }
+            assert_eq!(
+                (&job["state"], &job["outcome"]["code"]),
+                (&json!("cancelled"), &json!(130))
+            );
+            let error = job["outcome"]["error"].to_string();
+            assert!(error.contains("there is no copy"), "{job}");
+            assert_eq!(count(), 0);
+            Some(())
+        });
+        let job = service.run("backup", &arguments);
+        assert_eq!(job["state"], "done", "{job}");
+        fs::remove_dir_all(files.path().join("copy")).expect("removed");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn only_files_are_loaded() {
