@@ -111,7 +111,9 @@ const ENDED: usize = 100;
 /// A job runs in a thread of its own, also after the connection has ended. At most one job of a kind runs. The last 100 ended jobs
 /// are kept, each with at most 100 notes, 64 KiB of text, and 256 KiB of result; a longer result is left out.
 ///
-/// A cancelled job ends at its next batch or table. Of a `move`, `split` or `move-table`, the copies are then removed, unless the new
+/// A cancelled job ends at its next batch, or inside a table within about a second, and its error says what was done: a `build` and an
+/// `upgrade` continue after it, a `verify` begins again, and a `repair` leaves the table unchanged in which it is. The check of all pages with which
+/// a `repair` and a `build` of a table begin is not cancelled. Of a `move`, `split` or `move-table`, the copies are then removed, unless the new
 /// shard has the keys already: the job then goes on. A `rebalance` keeps the moves that have ended, and a `resume-move` leaves its
 /// move unfinished. A `load` loads nothing, or without the types of the rows, whole batches. A `backup` removes its incomplete copy. `add-shard`,
 /// `cancel-move` and `drop-retired` can't be cancelled. While a move waits for another job that the store does not run beside it, such as a `backup`, it does
