@@ -417,7 +417,7 @@ fn work_on_a_table_is_cancelled_in_the_middle() {
     let store = Store::open(dir.path()).expect("a store");
     let customers = CustomerRepository::open(&store).expect("a table");
     customers.bulk_load(&store, (2..=ROWS).map(customer)).run().expect("loaded");
-    let service = Service::of(&store, |own| own.types::<(Customer,)>());
+    let service = Service::of(&store, Operations::types::<(Customer,)>);
     let error = cancelled(&service, "verify", &json!({}));
     let rows = |error: &str| -> u64 {
         let done = error.strip_prefix("cancelled: table `customers`: ").expect("the work");
@@ -448,7 +448,7 @@ fn a_cancelled_build_is_continued() {
     support::open_without_indexes(dir.path());
     process::text_of(&["drop-retired"], dir.path(), &[]);
     let store = Store::open(dir.path()).expect("a store");
-    let service = Service::of(&store, |own| own.types::<(Customer,)>());
+    let service = Service::of(&store, Operations::types::<(Customer,)>);
     let error = cancelled(&service, "build", &json!({}));
     assert!(error.ends_with("batches; the same operation continues"), "{error}");
     let job = service.run("build", &json!({}));
@@ -466,7 +466,7 @@ fn a_cancelled_upgrade_is_continued() {
     let dir = tempfile::tempdir().expect("a directory");
     support::older_documents(dir.path(), ROWS, 1000);
     let store = Store::open(dir.path()).expect("a store");
-    let service = Service::of(&store, |own| own.types::<(support::Document,)>());
+    let service = Service::of(&store, Operations::types::<(support::Document,)>);
     let error = cancelled(&service, "upgrade", &json!({}));
     assert!(error.contains("rows upgraded") && error.ends_with("operation continues"), "{error}");
     let upgraded = |job: &Value| job["outcome"]["result"]["tables"][0]["upgraded"].as_u64();

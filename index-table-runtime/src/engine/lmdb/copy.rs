@@ -9,6 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(unix)]
+use std::os::unix::net::UnixStream as Pipe;
+
+#[cfg(windows)]
+use std::io::{PipeReader as Pipe, pipe};
+
 use heed::CompactionOption;
 
 use super::{
@@ -28,7 +34,7 @@ const TRIES: usize = 100;
 
 /// The wait between two further attempts, while other processes sync their commits, and the maximum time of all attempts.
 const WAIT: Duration = Duration::from_millis(1);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The name of the thread that compacts a copy.
 const NAME: &str = "store-copy";
@@ -184,9 +190,6 @@ impl Engine {
     }
 }
 
-#[cfg(unix)]
-use std::os::unix::net::UnixStream as Pipe;
-
 /// Returns both ends of a pipe.
 #[cfg(unix)]
 fn pipe() -> io::Result<(Pipe, Pipe)> {
@@ -209,12 +212,6 @@ impl Drop for End {
         let _ = self.0.shutdown(std::net::Shutdown::Write);
     }
 }
-
-#[cfg(windows)]
-use std::io::PipeReader as Pipe;
-
-#[cfg(windows)]
-use std::io::pipe;
 
 #[cfg(windows)]
 fn file_of(pipe: io::PipeWriter) -> File {
