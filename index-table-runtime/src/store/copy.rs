@@ -17,9 +17,8 @@ use super::{
     sharded::{copy_shards, mark_copy},
 };
 use crate::engine::{
-    CopyKind, DIRECTORY_MODE,
+    CopyKind, DIRECTORY_MODE, Engine,
     files::{self, DATA_FILE, MANIFEST_FILE},
-    lmdb,
 };
 use crate::model::error::{Error, Result};
 use crate::usage::Progress;
@@ -280,13 +279,13 @@ impl Store {
 
     /// Copies a data file. `is_alone` if a copy of a shard belongs to no store.
     fn copy_one(&self, path: &Path, making: &mut Making<'_>, is_alone: bool) -> Result<()> {
-        let engine = self.inner.engines.on_disk()?;
+        self.inner.engines.on_disk()?;
         let io = |source| Error::io(path, source);
         let directory = self.inner.engines.directory();
         let modes = Modes::of(&directory);
         let partial = Partial::create(path).map_err(io)?;
         let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
-        let filled = fill(engine, &file, making);
+        let filled = self.inner.engine().and_then(|engine| fill(engine, &file, making));
         let filled = filled.and_then(|()| mark_copy(self.inner.engine()?, &partial.0, is_alone));
         filled
             .and_then(|()| making.check(&partial.0, &directory))
@@ -299,7 +298,8 @@ impl Store {
 }
 
 /// Copies a data file into an empty file.
-fn fill(engine: &lmdb::Engine, file: &File, making: &mut Making<'_>) -> Result<()> {
+fn fill(any: &Engine, file: &File, making: &mut Making<'_>) -> Result<()> {
+    let engine = any.on_disk()?;
     let (begun, mut done) = (Instant::now(), 0);
     let total = match making.kind {
         CopyKind::Whole => {
@@ -313,7 +313,7 @@ fn fill(engine: &lmdb::Engine, file: &File, making: &mut Making<'_>) -> Result<(
         }
         CopyKind::Compact => {
             let total = engine.size()?;
-            making.check_source(engine)?;
+            making.check_source(any)?;
             engine.compact(file, &mut |bytes| {
                 done += bytes;
                 making.at(Progress::new("bytes", done, Some(total), begun))

@@ -4,7 +4,7 @@ use std::{io, path::Path, time::Instant};
 
 use super::sharded::close_copy;
 use crate::{
-    engine::{CopyKind, Engine as AnyEngine, Options, lmdb::Engine},
+    engine::{CopyKind, Engine, Options},
     model::error::{Error, Result},
     usage::Progress,
 };
@@ -38,7 +38,9 @@ impl<'m> Making<'m> {
     /// Checks the pages of a store that is copied without its free pages.
     pub(super) fn check_source(&mut self, engine: &Engine) -> Result<()> {
         let begun = Instant::now();
-        engine.check(&mut |done, all| self.at(Progress::new("pages", done, Some(all), begun)))
+        engine
+            .on_disk()?
+            .check(&mut |done, all| self.at(Progress::new("pages", done, Some(all), begun)))
     }
 
     /// Checks the pages of the copy in `directory`, if they are to be checked. The error names the directory of its original.
@@ -49,9 +51,9 @@ impl<'m> Making<'m> {
         }
         let checked = (|| {
             let options = Options::default().create(false).read_only(true);
-            let engine = AnyEngine::open(&options, directory)?;
-            let own = engine.on_disk()?;
-            let checked = self.check_source(own).and_then(|()| own.check_lists());
+            let engine = Engine::open(&options, directory)?;
+            let checked = self.check_source(&engine);
+            let checked = checked.and_then(|()| engine.on_disk()?.check_lists());
             close_copy(engine, directory)?;
             checked
         })();

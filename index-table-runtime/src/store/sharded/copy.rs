@@ -91,7 +91,7 @@ pub(in crate::store) fn copy_shards(
     let own = Manager::new(AnyEngine::open(&manager_options(), &partial.0)?, None);
     own.write(&records)?;
     if making.checks {
-        making.check_source(own.engine().on_disk()?)?;
+        making.check_source(own.engine())?;
         own.check_lists()?;
     }
     close(own, &partial.0)?;
@@ -143,7 +143,7 @@ impl<'p, 'm> Copying<'p, 'm> {
         let path = directory.join(DATA_FILE);
         let file = files::create_file(&path).map_err(|source| Error::io(&path, source))?;
         let own = engine.on_disk()?;
-        let checked = self.making.check_source(own);
+        let checked = self.making.check_source(&engine);
         let at = Progress::new("bytes", self.copied, Some(self.total), self.start);
         let copied = checked.and_then(|()| own.compact(&file, &mut |_| self.making.at(at)));
         copied.map_err(|error| match error {
