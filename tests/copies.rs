@@ -1,6 +1,7 @@
 //! Copies of a store that is in use.
 
 use std::{
+    cell::Cell,
     fs, io,
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
@@ -184,6 +185,137 @@ fn a_copy_that_fails_changes_no_files() -> TestResult {
     );
     store.backup_to(dir.path().join("copy"))?;
     assert_eq!(whole(&dir.path().join("copy"))?, 1);
+    Ok(())
+}
+
+#[test]
+fn a_stopped_copy_leaves_no_files() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path().join("store"))?;
+    let items = ItemRepository::open(&store)?;
+    for round in 0..30 {
+        store.transaction(|txn| {
+            let large = |id| Item { note: "x".repeat(2000), ..item(round * ITEMS + id, 1) };
+            (0..ITEMS).try_for_each(|id| items.insert(txn, &large(id)))
+        })?;
+    }
+    let path = dir.path().join("copy");
+    for (is_compact, is_checked) in [(false, false), (false, true), (true, false)] {
+        let mut units = Vec::new();
+        for stop_at in 0.. {
+            let (calls, mut last) = (Cell::new(0), None);
+            let backup =
+                store.backup(&path).stop_when(|| calls.replace(calls.get() + 1) == stop_at);
+            let backup = backup.progress(|at| last = Some(at.unit));
+            let backup = if is_compact { backup.compact() } else { backup };
+            let stopped = if is_checked { backup.checked().run() } else { backup.run() };
+            units.extend(last);
+            let Err(error) = stopped else {
+                // There were no more calls.
+                assert_eq!(calls.get(), stop_at);
+                break;
+            };
+            assert!(
+                matches!(&error, Error::Io { path: own, source }
+                    if *own == path && source.kind() == io::ErrorKind::Interrupted),
+                "{error:?}"
+            );
+            assert_eq!(names(dir.path())?, ["store"]);
+        }
+        let copied = store.backup(&path).run();
+        assert!(matches!(copied, Err(Error::Io { .. })), "the last copy is complete");
+        let count = items.all(&store.read()?).count()?;
+        let copy = Store::open(&path)?;
+        assert_eq!(ItemRepository::open(&copy)?.all(&copy.read()?).count()?, count);
+        drop(copy);
+        fs::remove_dir_all(&path)?;
+        // Each phase was stopped more than once.
+        let stops = |unit| units.iter().filter(|own| **own == unit).count();
+        assert!(stops("bytes") > 10, "{units:?}");
+        assert_eq!(stops("pages") > 5, is_compact || is_checked, "{units:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_checked_copy_finds_the_damage_that_a_check_finds() -> TestResult {
+    const PAGE: usize = 4096;
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    {
+        let store = Store::open(&path)?;
+        let items = ItemRepository::open(&store)?;
+        write(&store, &items, 1)?;
+        write(&store, &items, 2)?;
+    }
+    let data = path.join("data.mdb");
+    let bytes = fs::read(&data)?;
+    let (mut damaged, mut intact) = (0, 0);
+    for at in (2..bytes.len() / PAGE).step_by(3) {
+        let mut changed = bytes.clone();
+        changed[at * PAGE..][..PAGE].fill(0);
+        fs::write(&data, changed)?;
+        // Some damage is found when the store is opened.
+        let Ok(store) = Store::options().read_only(true).open(&path) else { continue };
+        let (copy, checked) = (dir.path().join("copy"), store.check());
+        let copied = store.backup(&copy).checked().run();
+        assert_eq!(
+            checked.as_ref().map_err(ToString::to_string),
+            copied.as_ref().map_err(ToString::to_string),
+            "page {at}"
+        );
+        assert_eq!(copy.exists(), copied.is_ok());
+        assert_eq!(names(dir.path())?.len(), 1 + usize::from(copied.is_ok()));
+        if copied.is_ok() {
+            intact += 1;
+            assert_eq!(names(&copy)?, ["data.mdb"]);
+            fs::remove_dir_all(copy)?;
+        } else {
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 3 && intact > 3, "{damaged} damaged, {intact} intact");
+    Ok(())
+}
+
+#[test]
+fn a_copy_removes_what_a_killed_copy_has_left() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = |name: &str| dir.path().join(name);
+    let store = Store::open(path("store"))?;
+    let items = ItemRepository::open(&store)?;
+    write(&store, &items, 1)?;
+    let left = [".copy.123-0.partial", ".copy.124-7.partial"];
+    // That of a running process, those of copies with other names, and other files.
+    let others = [
+        ".copy.125-0.partial",
+        ".copy2.123-0.partial",
+        ".copy.a.123-0.partial",
+        ".copy.a-0.partial",
+    ];
+    for name in left.iter().chain(&others) {
+        fs::create_dir_all(path(name).join("shard.0"))?;
+        fs::write(path(name).join("shard.0/data.mdb"), "incomplete")?;
+    }
+    let running = fs::File::create(path(others[0]).join("copying.lock"))?;
+    running.lock()?;
+    store.backup_to(path("copy"))?;
+    assert!(left.iter().all(|name| !path(name).exists()), "{:?}", names(dir.path())?);
+    assert!(others.iter().all(|name| path(name).exists()), "{:?}", names(dir.path())?);
+    drop(running);
+    fs::remove_dir_all(path("copy"))?;
+    store.backup_to(path("copy"))?;
+    assert!(!path(others[0]).exists());
+    // A copy is locked while it is written, so another one does not remove it.
+    let (second, seen) = (path("copy3"), Cell::new(0));
+    let backup = store.backup(&second).progress(|_| {
+        if seen.replace(seen.get() + 1) == 0 {
+            let refused = store.backup(&second).stop_when(|| true).run();
+            assert!(refused.is_err());
+        }
+    });
+    backup.run()?;
+    assert_eq!(whole(&second)?, 1);
     Ok(())
 }
 

@@ -169,6 +169,23 @@ pub(crate) struct UpgradedTable {
     pub(crate) bytes_after: u64,
 }
 
+impl fmt::Display for UpgradedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, rows, upgraded, bytes_before, bytes_after } = self;
+        write!(
+            f,
+            "table `{table}`: {upgraded} of {rows} rows upgraded, {bytes_before} bytes before and {bytes_after} after"
+        )
+    }
+}
+
+/// What long work on a table calls.
+pub(crate) struct Calls<'c> {
+    pub(crate) progress: &'c mut dyn FnMut(Progress),
+    /// Returns true when the work was asked to stop.
+    pub(crate) stop: &'c (dyn Fn() -> bool + Sync),
+}
+
 /// An open table.
 pub(crate) trait Typed: Send + Sync {
     fn untyped(&self) -> UntypedTable;
@@ -184,33 +201,21 @@ pub(crate) trait Typed: Send + Sync {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Loaded, Failure>;
 
-    fn verify(
-        &self,
-        txn: &ReadTxn<'_>,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<VerifyReport, Failure>;
+    /// A report of a verification that was asked to stop has the position to continue from.
+    fn verify(&self, txn: &ReadTxn<'_>, calls: Calls<'_>) -> Result<VerifyReport, Failure>;
 
-    /// With `delete_unreadable`, deletes the rows that can't be decoded.
+    /// With `delete_unreadable`, deletes the rows that can't be decoded. Fails when it was asked to stop: drop the transaction.
     fn repair(
         &self,
         txn: &mut WriteTxn<'_>,
         delete_unreadable: bool,
-        progress: &mut dyn FnMut(Progress),
+        calls: Calls<'_>,
     ) -> index_table::Result<VerifyReport>;
 
     /// With `refuse`, clients of earlier releases can't write the table from now on.
-    fn build(
-        &self,
-        store: &Store,
-        refuse: bool,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<BuildReport, Failure>;
+    fn build(&self, store: &Store, refuse: bool, calls: Calls<'_>) -> Result<BuildReport, Failure>;
 
-    fn upgrade(
-        &self,
-        store: &Store,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<UpgradedTable, Failure>;
+    fn upgrade(&self, store: &Store, calls: Calls<'_>) -> Result<UpgradedTable, Failure>;
 
     /// Deletes expired rows.
     fn expire(&self, store: &Store, limit: u64) -> Result<Expired, Failure>;
@@ -259,39 +264,27 @@ impl<R: Row> Typed for Opened<R> {
         })
     }
 
-    fn verify(
-        &self,
-        txn: &ReadTxn<'_>,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<VerifyReport, Failure> {
-        Ok(self.table.verified(txn, progress)?)
+    fn verify(&self, txn: &ReadTxn<'_>, calls: Calls<'_>) -> Result<VerifyReport, Failure> {
+        Ok(self.table.verified(txn, calls.progress, calls.stop)?)
     }
 
     fn repair(
         &self,
         txn: &mut WriteTxn<'_>,
         delete_unreadable: bool,
-        progress: &mut dyn FnMut(Progress),
+        calls: Calls<'_>,
     ) -> index_table::Result<VerifyReport> {
-        self.table.repaired(txn, delete_unreadable, progress)
+        self.table.repaired(txn, delete_unreadable, (calls.progress, calls.stop))
     }
 
-    fn build(
-        &self,
-        store: &Store,
-        refuse: bool,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<BuildReport, Failure> {
-        let build = self.table.build(store).progress(progress);
+    fn build(&self, store: &Store, refuse: bool, calls: Calls<'_>) -> Result<BuildReport, Failure> {
+        let build = self.table.build(store).progress(calls.progress).stop_when(calls.stop);
         Ok(if refuse { build.refuse_earlier_releases().run()? } else { build.run()? })
     }
 
-    fn upgrade(
-        &self,
-        store: &Store,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<UpgradedTable, Failure> {
-        let done = self.table.upgrade(store).progress(progress).run()?;
+    fn upgrade(&self, store: &Store, calls: Calls<'_>) -> Result<UpgradedTable, Failure> {
+        let upgrade = self.table.upgrade(store).progress(calls.progress).stop_when(calls.stop);
+        let done = upgrade.run()?;
         Ok(UpgradedTable {
             table: R::TABLE.name,
             rows: done.rows,

@@ -139,6 +139,35 @@ fn an_interrupted_copy_leaves_no_files() {
 }
 
 #[test]
+fn a_backup_removes_what_a_killed_backup_has_left() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, copies) = (dir.path().join("store"), dir.path().join("copies"));
+    with_rows(&store, 100_000);
+    fs::create_dir(&copies).expect("a directory");
+    let copy = copies.join("copy");
+    let to = copy.to_str().expect("text");
+    let files = || fs::read_dir(&copies).expect("a directory").count();
+    let mut killed = 0;
+    for _ in 0..20 {
+        let mut child = start("backup", &store, &[to]);
+        if wait_for(&mut child, || files() > 0) {
+            end(child, "-KILL");
+        }
+        if copy.exists() {
+            fs::remove_dir_all(&copy).expect("removed");
+        } else {
+            killed += 1;
+        }
+    }
+    assert!(killed > 0 && files() > 0, "each copy had ended before the signal");
+    // Each run has removed what the last one has left.
+    assert_eq!(files(), 1);
+    typed_text(&["backup"], &store, &[to]);
+    assert_eq!(files(), 1);
+    assert_eq!(json_of(&["tables"], &copy, &[])["tables"][0]["rows"], 100_000);
+}
+
+#[test]
 fn an_interrupted_build_continues() {
     let dir = tempfile::tempdir().expect("a directory");
     with_rows(dir.path(), 150_000);

@@ -13,7 +13,7 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::Router;
@@ -391,6 +391,124 @@ fn a_cancelled_load_loads_nothing() {
         "{job}"
     );
     assert_eq!(customers.all(&store.read().expect("a snapshot")).count().expect("rows"), 1);
+}
+
+/// Cancels a job in the middle of a table, and returns its error. It has ended within two seconds.
+fn cancelled(service: &Service, kind: &str, arguments: &Value) -> String {
+    let id = service.start(kind, arguments);
+    wait(|| Some(service.get(&format!("/{id}"))).filter(|job| !job["progress"].is_null()));
+    let begun = Instant::now();
+    let (status, job) = service.post(&format!("/{id}/cancel"), &json!({}));
+    assert_eq!(status, 200, "{job}");
+    let job = service.ended(&id);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}: {job}", begun.elapsed());
+    assert_eq!(
+        (&job["state"], &job["outcome"]["code"]),
+        (&json!("cancelled"), &json!(130)),
+        "{job}"
+    );
+    job["outcome"]["error"].as_str().expect("an error").to_owned()
+}
+
+#[test]
+fn work_on_a_table_is_cancelled_in_the_middle() {
+    const ROWS: u64 = 150_000;
+    let dir = plain(1);
+    let store = Store::open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    customers.bulk_load(&store, (2..=ROWS).map(customer)).run().expect("loaded");
+    let service = Service::of(&store, Operations::types::<(Customer,)>);
+    let error = cancelled(&service, "verify", &json!({}));
+    let rows = |error: &str| -> u64 {
+        let done = error.strip_prefix("cancelled: table `customers`: ").expect("the work");
+        done.split(' ').next().and_then(|rows| rows.parse().ok()).expect("a number")
+    };
+    assert!(error.ends_with("the next verification begins again"), "{error}");
+    assert!(rows(&error) < ROWS, "{error}");
+    let error = cancelled(&service, "repair", &json!({}));
+    assert!(error.contains("table `customers` and later ones are unchanged"), "{error}");
+    for kind in ["verify", "repair"] {
+        let job = service.run(kind, &json!({}));
+        assert_eq!(job["outcome"]["result"]["tables"][0]["rows"], ROWS, "{job}");
+        assert_eq!(job["outcome"]["result"]["tables"][0]["left"], 0, "{job}");
+    }
+}
+
+#[test]
+fn a_cancelled_build_is_continued() {
+    const ROWS: u64 = 60_000;
+    let dir = plain(1);
+    {
+        let store = Store::open(dir.path()).expect("a store");
+        let customers = CustomerRepository::open(&store).expect("a table");
+        // Several batches.
+        let long = |id| Customer { town: "x".repeat(400), ..customer(id) };
+        customers.bulk_load(&store, (2..=ROWS).map(long)).run().expect("loaded");
+    }
+    support::open_without_indexes(dir.path());
+    process::text_of(&["drop-retired"], dir.path(), &[]);
+    let store = Store::open(dir.path()).expect("a store");
+    let service = Service::of(&store, Operations::types::<(Customer,)>);
+    let error = cancelled(&service, "build", &json!({}));
+    assert!(error.ends_with("batches; the same operation continues"), "{error}");
+    let job = service.run("build", &json!({}));
+    assert_eq!(job["state"], "done", "{job}");
+    let rows = job["outcome"]["result"]["tables"][0]["rows"].as_u64().expect("a number");
+    assert!((1..ROWS).contains(&rows), "{job}");
+    let verified = service.run("verify", &json!({}));
+    assert_eq!(verified["outcome"]["result"]["tables"][0]["left"], 0, "{verified}");
+    assert!(verified["outcome"]["result"]["tables"][0]["entries"].as_u64() >= Some(ROWS));
+}
+
+#[test]
+fn a_cancelled_upgrade_is_continued() {
+    const ROWS: u64 = 60_000;
+    let dir = tempfile::tempdir().expect("a directory");
+    support::older_documents(dir.path(), ROWS, 1000);
+    let store = Store::open(dir.path()).expect("a store");
+    let service = Service::of(&store, Operations::types::<(support::Document,)>);
+    let error = cancelled(&service, "upgrade", &json!({}));
+    assert!(error.contains("rows upgraded") && error.ends_with("operation continues"), "{error}");
+    let upgraded = |job: &Value| job["outcome"]["result"]["tables"][0]["upgraded"].as_u64();
+    let job = service.run("upgrade", &json!({}));
+    assert!(upgraded(&job).is_some_and(|rows| (1..ROWS).contains(&rows)), "{job}");
+    assert_eq!(upgraded(&service.run("upgrade", &json!({}))), Some(0));
+}
+
+#[test]
+fn a_cancelled_backup_leaves_no_files() {
+    let dir = plain(1);
+    let store = Store::open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    customers.bulk_load(&store, (2..100_000).map(customer)).run().expect("loaded");
+    let files = tempfile::tempdir().expect("a directory");
+    let service = Service::of(&store, |own| own.files(files.path()));
+    let count = || fs::read_dir(files.path()).expect("a directory").count();
+    for is_compact in [false, true] {
+        let arguments = json!({ "to": "copy", "compact": is_compact });
+        wait(|| {
+            let id = service.start("backup", &arguments);
+            wait(|| Some(service.get(&format!("/{id}"))).filter(|job| !job["progress"].is_null()));
+            service.post(&format!("/{id}/cancel"), &json!({}));
+            let job = service.ended(&id);
+            if job["state"] == "done" {
+                // It had ended before.
+                fs::remove_dir_all(files.path().join("copy")).expect("removed");
+                return None;
+            }
+            assert_eq!(
+                (&job["state"], &job["outcome"]["code"]),
+                (&json!("cancelled"), &json!(130))
+            );
+            let error = job["outcome"]["error"].to_string();
+            assert!(error.contains("there is no copy"), "{job}");
+            assert_eq!(count(), 0);
+            Some(())
+        });
+        let job = service.run("backup", &arguments);
+        assert_eq!(job["state"], "done", "{job}");
+        fs::remove_dir_all(files.path().join("copy")).expect("removed");
+    }
 }
 
 #[cfg(unix)]

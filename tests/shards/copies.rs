@@ -1,7 +1,9 @@
 //! Backups of all shards at one instant, and restoring them.
 
 use std::{
+    cell::Cell,
     fs,
+    io::ErrorKind,
     path::Path,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
@@ -23,6 +25,42 @@ fn files(path: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+#[test]
+fn a_stopped_backup_of_shards_leaves_no_files() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    let store = options(Kind::List, 4).open(&shop)?;
+    let orders = OrderRepository::open(&store)?;
+    for number in 1..400 {
+        store.transaction(|txn| orders.insert(txn, &order((number % 40) as u8, number)))?;
+    }
+    for is_compact in [false, true] {
+        let mut stops = 0;
+        loop {
+            let calls = Cell::new(0);
+            let copy = store.backup(&backup).checked();
+            let copy = copy.stop_when(|| calls.replace(calls.get() + 1) == stops);
+            let copy = if is_compact { copy.compact() } else { copy };
+            let Err(error) = copy.run() else { break };
+            assert!(
+                matches!(&error, Error::Io { source, .. } if source.kind() == ErrorKind::Interrupted),
+                "{error:?}"
+            );
+            assert_eq!(files(dir.path()), ["shop"]);
+            stops += 1;
+        }
+        // In each shard.
+        assert!(stops >= 4, "{stops}");
+        assert_eq!(files(&backup), ["data.mdb", "shard.0", "shard.1", "shard.2", "shard.3"]);
+        for shard in ["shard.0", "shard.3"] {
+            assert_eq!(files(&backup.join(shard)), ["data.mdb"]);
+        }
+        assert_eq!(keys(&Store::open(&backup)?)?, keys(&store)?);
+        fs::remove_dir_all(&backup).expect("removed");
+    }
+    Ok(())
 }
 
 #[test]

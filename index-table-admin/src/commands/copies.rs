@@ -1,15 +1,18 @@
 //! Checking, copying and cleaning a whole store.
 
 use std::{
-    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
-    process, thread,
+    process,
+    rc::Rc,
+    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use clap::Args;
-use index_table::{__private::admin::instant, CommitNumber, Error, IndexState, Progress, Store};
+use index_table::{
+    __private::admin::instant, Backup, CommitNumber, Error, IndexState, Progress, Store,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -54,12 +57,28 @@ fn copy_of(
     (dir, to): (&Path, &Path),
     compact: bool,
 ) -> Result<(), Failure> {
+    copy_with(out, store, (dir, to), |backup| if compact { backup.compact() } else { backup })
+}
+
+/// Copies a store with these options. A cancelled job leaves no copy.
+fn copy_with<'s>(
+    out: &Output,
+    store: &'s Store,
+    (dir, to): (&Path, &Path),
+    options: impl FnOnce(Backup<'s>) -> Backup<'s>,
+) -> Result<(), Failure> {
     check_place(to, dir)?;
     clean_on_ctrl_c(out, to);
-    let bar = Bar::of(out);
-    let backup = store.backup(to).progress(|at| bar.show(at));
-    let done = if compact { backup.compact().run().map(drop) } else { backup.run().map(drop) };
-    done.map_err(|error| of_copy(error, to))?;
+    let bar = Rc::new(Bar::of(out));
+    let (shown, job) = (Rc::clone(&bar), out.clone());
+    let backup = store.backup(to).progress(move |at| shown.show(at));
+    let done = options(backup.stop_when(move || job.is_stopping())).run();
+    match done {
+        Err(_) if out.is_stopping() => {
+            return Err(Failure::other("cancelled; there is no copy, and its files were removed"));
+        }
+        done => done.map_err(|error| of_copy(error, to))?,
+    }
     drop(bar);
     copied(out, dir, to)
 }
@@ -111,88 +130,13 @@ fn backup_of(
     if compact || !checks || Server::of(dir)?.is_some() {
         return copy_of(out, store, (dir, to), compact);
     }
-    check_place(to, dir)?;
-    clean_on_ctrl_c(out, to);
-    let unchecked = unchecked(to);
-    let bar = Bar::of(out);
-    let copied_to = store.backup(&unchecked).progress(|at| bar.show(at)).run();
-    copied_to.map_err(|error| of_copy(error, to))?;
-    drop(bar);
-    let checked = check_copy(out, &unchecked, dir);
-    if let Err(failure) = &checked
-        && failure.code == Code::Damage
-    {
-        // The damage is returned.
-        let _ = fs::remove_dir_all(&unchecked);
-        return checked;
-    }
-    let place = to.display();
-    fs::rename(&unchecked, to).map_err(|error| {
-        let _ = fs::remove_dir_all(&unchecked);
-        Failure::other(format!("`{place}` can't be created: {error}"))
-    })?;
-    sync_directory(to).map_err(|error| {
-        Failure::other(format!(
-            "`{place}` is complete, but its name may be lost by a power failure: {error}"
-        ))
-    })?;
-    checked.map_err(|Failure { code, message, .. }| {
-        Failure::new(
-            code,
-            format!(
-                "`{place}` is complete, but it could not be checked: {message}; run `check {place}`"
-            ),
-        )
-    })?;
-    copied(out, dir, to)
-}
-
-/// Checks a copy, and removes the files that opening it has created.
-fn check_copy(out: &Output, copy: &Path, dir: &Path) -> Result<(), Failure> {
-    let before = files_in(copy);
-    let checked = (|| {
-        let store = Store::options().create(false).read_only(true).open(copy)?;
-        let bar = Bar::of(out);
-        store.check_with(&mut |at| bar.show(at))
-    })();
-    for file in files_in(copy).difference(&before) {
-        let _ = fs::remove_file(file);
-    }
-    checked.map_err(|error| {
-        let Failure { code, message, .. } = error.into();
-        if code != Code::Damage {
-            return Failure::new(code, message);
+    copy_with(out, store, (dir, to), Backup::checked).map_err(|failure| {
+        if failure.code != Code::Damage {
+            return failure;
         }
-        let copy = copy.canonicalize().unwrap_or_else(|_| copy.to_owned());
-        let message = message.replace(&*copy.to_string_lossy(), &dir.to_string_lossy());
-        Failure::new(code, format!("{message}; there is no copy, and `--no-check` makes one"))
+        let message = format!("{}; there is no copy, and `--no-check` makes one", failure.message);
+        Failure::new(failure.code, message)
     })
-}
-
-/// Returns the files in a directory and in the directories of shards in it.
-fn files_in(dir: &Path) -> BTreeSet<PathBuf> {
-    let mut all = BTreeSet::new();
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            all.extend(files_in(&path));
-        } else {
-            all.insert(path);
-        }
-    }
-    all
-}
-
-/// Syncs the directory with the name of a copy. Other systems than Unix can't open a directory.
-fn sync_directory(to: &Path) -> io::Result<()> {
-    let parent = to.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if cfg!(unix) { fs::File::open(parent)?.sync_all() } else { Ok(()) }
-}
-
-/// Returns the path of a copy that is not checked yet.
-fn unchecked(to: &Path) -> PathBuf {
-    let name = to.file_name().unwrap_or_default().to_string_lossy();
-    to.with_file_name(format!(".{name}.{}-unchecked.partial", process::id()))
 }
 
 fn copied(out: &Output, from: &Path, to: &Path) -> Result<(), Failure> {
@@ -289,13 +233,12 @@ fn partial_copies(to: &Path) -> Vec<PathBuf> {
         None => return Vec::new(),
     };
     let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    // A copy that is checked afterwards has a partial name itself.
-    let starts = [format!(".{name}.{}-", process::id()), format!("..{name}.{}-", process::id())];
+    let start = format!(".{name}.{}-", process::id());
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let own = entries.filter(|entry| {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        starts.iter().any(|it| name.starts_with(it)) && name.ends_with(".partial")
+        name.starts_with(&start) && name.ends_with(".partial")
     });
     own.map(|entry| entry.path()).collect()
 }

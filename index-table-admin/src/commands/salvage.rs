@@ -16,7 +16,7 @@ use crate::{
     open::DATA,
     output::Output,
     server::{self, Server},
-    typed::Declared,
+    typed::{Calls, Declared},
     value::printable,
 };
 
@@ -127,7 +127,9 @@ fn build(out: &Output, to: &Path, report: &SalvageReport, declared: &[Declared])
         }
     };
     for own in found {
-        match own.open_online(&store).and_then(|table| table.build(&store, false, &mut |_| ())) {
+        match own.open_online(&store).and_then(|table| {
+            table.build(&store, false, Calls { progress: &mut |_| (), stop: &|| false })
+        }) {
             Ok(_) => to_build.retain(|index| {
                 !index.split_once('.').is_some_and(|(table, _)| own.is_named(table))
             }),

@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     collections::BTreeSet,
+    fmt,
     fs::{self, File},
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use std::{
 use clap::Args;
 use index_table::{
     __private::admin::{UntypedRange, repairing},
-    FindingKind, IndexState, OnDuplicate, Progress, VerifyReport,
+    Error, FindingKind, IndexState, OnDuplicate, Progress, VerifyReport,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -25,11 +26,14 @@ use crate::{
     open::Opened,
     output::Output,
     progress::Bar,
-    typed::{Declared, How, Loaded, UpgradedTable},
+    typed::{Calls, Declared, How, Loaded},
 };
 
 /// The advice after Ctrl-C, if a part of the work is done.
 const CONTINUES: &str = "the same command continues";
+
+/// The advice after a job was cancelled, if a part of the work is done.
+const CONTINUES_JOB: &str = "the same operation continues";
 
 /// All tables, or one.
 #[derive(Debug, Args)]
@@ -129,13 +133,18 @@ impl BuiltTables {
 
 /// Builds the indexes of tables, and shows their states.
 fn build(out: &Output, opened: &Opened, tables: &[&Declared], refuse: bool) -> Result<(), Failure> {
-    let mut reports = Vec::new();
+    let (mut reports, stop) = (Vec::new(), || out.is_stopping());
     for table in tables {
-        check_stop(out, reports.len())?;
+        check_stop(out, &texts(&reports), CONTINUES_JOB)?;
         let bar = Bar::of(out);
         let mut progress = |at: Progress| bar.show(at);
-        let table = table.open_online(&opened.store)?;
-        reports.push(table.build(&opened.store, refuse, &mut progress)?);
+        let calls = Calls { progress: &mut progress, stop: &stop };
+        let report = table.open_online(&opened.store)?.build(&opened.store, refuse, calls)?;
+        reports.push(report);
+    }
+    // A build that ends before its first batch knows no index.
+    if !reports.iter().all(|report| report.is_done() && report.steps > 0) {
+        check_stop(out, &texts(&reports), CONTINUES_JOB)?;
     }
     out.put(&json!({ "tables": reports }), |text| {
         for report in &reports {
@@ -191,12 +200,19 @@ impl Build {
     }
 }
 
-/// Fails between two tables if the job was asked to end.
-fn check_stop(out: &Output, finished: usize) -> Result<(), Failure> {
+/// Fails if the job was asked to end. `done` is the work on each table so far.
+fn check_stop(out: &Output, done: &[String], advice: &str) -> Result<(), Failure> {
     if !out.is_stopping() {
         return Ok(());
     }
-    Err(Failure::other(format!("cancelled after {finished} tables; the same operation continues")))
+    let done = if done.is_empty() { "nothing was done".to_owned() } else { done.join("; ") };
+    Err(Failure::other(format!("cancelled: {done}; {advice}")))
+}
+
+/// Returns the first line of each report.
+fn texts<R: fmt::Display>(reports: &[R]) -> Vec<String> {
+    let first = |report: &R| report.to_string().lines().next().unwrap_or_default().to_owned();
+    reports.iter().map(first).collect()
 }
 
 impl ChosenTables {
@@ -251,18 +267,21 @@ impl ChosenTables {
         opened: &Opened,
         declared: &[Declared],
     ) -> Result<(), Failure> {
-        let mut reports = Vec::new();
+        let (mut reports, stop) = (Vec::new(), || out.is_stopping());
         for table in self.tables(opened, declared)? {
-            check_stop(out, reports.len())?;
+            if stop() {
+                break;
+            }
             let bar = Bar::of(out);
             let table = table.open_online(&opened.store)?;
             let txn = opened.store.read()?;
-            reports.push(table.verify(&txn, &mut |at: Progress| bar.show(at))?);
+            let mut progress = |at: Progress| bar.show(at);
+            reports.push(table.verify(&txn, Calls { progress: &mut progress, stop: &stop })?);
         }
         let is_clean = reports.iter().all(VerifyReport::is_clean);
         show(out, &reports)?;
         if is_clean {
-            return Ok(());
+            return check_stop(out, &texts(&reports), "the next verification begins again");
         }
         Err(Failure::damage("indexes differ from the rows; `repair` corrects them"))
     }
@@ -288,15 +307,24 @@ impl RepairedTables {
         declared: &[Declared],
     ) -> Result<(), Failure> {
         let (only, delete) = (ChosenTables { table: self.table.clone() }, self.delete_unreadable);
-        let mut reports = Vec::new();
+        let (mut reports, stop) = (Vec::new(), || out.is_stopping());
         for table in only.tables(opened, declared)? {
-            check_stop(out, reports.len())?;
-            let table = table.open(&opened.store)?;
+            let repaired = || {
+                let mut done = texts(&reports);
+                done.push(format!("table `{}` and later ones are unchanged", table.name));
+                check_stop(out, &done, "run the operation again for them")
+            };
+            repaired()?;
+            let own = table.open(&opened.store)?;
             let bar = Bar::of(out);
             let mut progress = |at: Progress| bar.show(at);
-            let repaired =
-                opened.store.transaction(|txn| table.repair(txn, delete, &mut progress))?;
-            reports.push(repaired);
+            let outcome = opened.store.transaction(|txn| {
+                own.repair(txn, delete, Calls { progress: &mut progress, stop: &stop })
+            });
+            if outcome.as_ref().is_err_and(is_stop) {
+                repaired()?;
+            }
+            reports.push(outcome?);
         }
         let is_clean = reports.iter().all(|report| report.left == 0);
         show(out, &reports)?;
@@ -332,23 +360,21 @@ impl ChosenTables {
         opened: &Opened,
         declared: &[Declared],
     ) -> Result<(), Failure> {
-        let mut reports = Vec::new();
+        let (mut reports, stop) = (Vec::new(), || out.is_stopping());
         for table in self.tables(opened, declared)? {
-            check_stop(out, reports.len())?;
+            if stop() {
+                break;
+            }
             let bar = Bar::of(out);
             let table = table.open(&opened.store)?;
-            reports.push(table.upgrade(&opened.store, &mut |at: Progress| bar.show(at))?);
+            let mut progress = |at: Progress| bar.show(at);
+            let calls = Calls { progress: &mut progress, stop: &stop };
+            reports.push(table.upgrade(&opened.store, calls)?);
         }
-        Ok(out.put(&json!({ "tables": reports }), |text| {
-            reports.iter().try_for_each(|report| {
-                let UpgradedTable { table, rows, upgraded, bytes_before, bytes_after } = report;
-                writeln!(
-                    text,
-                    "table `{table}`: {upgraded} of {rows} rows upgraded, {bytes_before} bytes before and \
-                     {bytes_after} after"
-                )
-            })
-        })?)
+        out.put(&json!({ "tables": reports }), |text| {
+            reports.iter().try_for_each(|report| writeln!(text, "{report}"))
+        })?;
+        check_stop(out, &texts(&reports), CONTINUES_JOB)
     }
 }
 
@@ -372,6 +398,11 @@ impl Chosen<Written> {
 
 /// The number of rows to delete between two reports of the progress.
 const BATCH: u64 = 1024;
+
+/// Whether this is the error of a repair that was asked to stop.
+fn is_stop(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::Interrupted)
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Expire {

@@ -111,17 +111,20 @@ const ENDED: usize = 100;
 /// A job runs in a thread of its own, also after the connection has ended. At most one job of a kind runs. The last 100 ended jobs
 /// are kept, each with at most 100 notes, 64 KiB of text, and 256 KiB of result; a longer result is left out.
 ///
-/// A cancelled job ends at its next batch or table. Of a `move`, `split` or `move-table`, the copies are then removed, unless the new
+/// A cancelled job ends at its next batch, or inside a table within about a second, and its error says what was done: a `build` and an
+/// `upgrade` continue after it, a `verify` begins again, and a `repair` leaves the table unchanged in which it is. The check of all pages with which
+/// a `repair` and a `build` of a table begin is not cancelled. Of a `move`, `split` or `move-table`, the copies are then removed, unless the new
 /// shard has the keys already: the job then goes on. A `rebalance` keeps the moves that have ended, and a `resume-move` leaves its
-/// move unfinished. A `load` loads nothing, or without the types of the rows, whole batches. `add-shard`, `cancel-move`, `backup` and
-/// `drop-retired` can't be cancelled. While a move waits for another job that the store does not run beside it, such as a `backup`, it does
+/// move unfinished. A `load` loads nothing, or without the types of the rows, whole batches. A `backup` removes its incomplete copy. `add-shard`,
+/// `cancel-move` and `drop-retired` can't be cancelled. While a move waits for another job that the store does not run beside it, such as a `backup`, it does
 /// not end. The exit code of a cancelled job is 130.
 ///
 /// # The end of the service
 ///
 /// When the last router and the last clone of this value are dropped, the jobs that can be cancelled are asked to end. Their threads are
 /// not joined: [`shut_down`](Operations::shut_down) waits for them. A killed process leaves no damage: `moves` lists an unfinished move,
-/// which `resume-move` continues, and an incomplete copy has a name that ends with `.partial`.
+/// which `resume-move` continues, and an incomplete copy has a name that ends with `.partial`, until the
+/// next `backup` to the same directory.
 ///
 /// # The audit log
 ///

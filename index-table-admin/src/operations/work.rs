@@ -61,7 +61,7 @@ pub(crate) enum Work {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// The names of the operations, and whether they can be cancelled: between two batches or two tables.
+/// The names of the operations, and whether they can be cancelled: between two batches, two pieces of a copy, or two steps of a table.
 pub(super) const KINDS: [(&str, bool); 15] = [
     ("move", true),
     ("split", true),
@@ -70,7 +70,7 @@ pub(super) const KINDS: [(&str, bool); 15] = [
     ("rebalance", true),
     ("resume-move", true),
     ("cancel-move", false),
-    ("backup", false),
+    ("backup", true),
     ("drop-retired", false),
     ("verify", true),
     ("repair", true),

@@ -1,6 +1,6 @@
 //! Checking the files of a store.
 
-use std::time::Instant;
+use std::{io, time::Instant};
 
 use super::Store;
 use crate::{
@@ -89,7 +89,10 @@ impl Store {
 }
 
 /// Returns a function that calls `progress` with a number of pages.
-fn pages(progress: &mut dyn FnMut(Progress)) -> impl FnMut(u64, u64) {
+fn pages(progress: &mut dyn FnMut(Progress)) -> impl FnMut(u64, u64) -> io::Result<()> {
     let begun = Instant::now();
-    move |done, all| progress(Progress::new("pages", done, Some(all), begun))
+    move |done, all| {
+        progress(Progress::new("pages", done, Some(all), begun));
+        Ok(())
+    }
 }

@@ -7,30 +7,21 @@ use std::{
     io, mem,
     path::{Path, PathBuf},
     process,
-    sync::{
-        atomic::{AtomicU64, Ordering},
-        mpsc::{self, RecvTimeoutError},
-    },
-    thread,
-    time::{Duration, Instant},
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
 };
 
 use super::{
     Store,
+    making::Making,
     sharded::{copy_shards, mark_copy},
 };
 use crate::engine::{
-    CopyKind, DIRECTORY_MODE,
+    CopyKind, DIRECTORY_MODE, Engine,
     files::{self, DATA_FILE, MANIFEST_FILE},
 };
 use crate::model::error::{Error, Result};
 use crate::usage::Progress;
-
-/// The name of the thread that writes a copy.
-const NAME: &str = "store-copy";
-
-/// The time between two reports of the progress.
-const TICK: Duration = Duration::from_millis(50);
 
 /// Copies a store to a directory, with options. From [`Store::backup`]; it does nothing until [`run`](Backup::run).
 #[must_use = "a backup does nothing until `run`"]
@@ -38,7 +29,9 @@ pub struct Backup<'a> {
     store: &'a Store,
     path: PathBuf,
     kind: CopyKind,
+    checks: bool,
     progress: Option<Box<dyn FnMut(Progress) + 'a>>,
+    stop: Option<Box<dyn Fn() -> bool + 'a>>,
 }
 
 impl<'a> Backup<'a> {
@@ -48,10 +41,45 @@ impl<'a> Backup<'a> {
         self
     }
 
-    /// Calls `progress` every 50 ms and at the end, with the number of bytes so far. The total is the size of the
-    /// store, so a copy without free pages ends with fewer bytes.
+    /// Checks each page of the copy, as [`Store::check`] does, before the copy gets its name. There is no copy of a damaged store.
+    /// A [`compact`](Backup::compact) copy is always made from checked pages.
+    ///
+    /// Cost: the file of the store is read once, from its first page to its last. The copy is read while its pages are in the
+    /// system's cache. If it is larger than the free memory, the rest is read from its disk, page by page.
+    pub const fn checked(mut self) -> Self {
+        self.checks = true;
+        self
+    }
+
+    /// Calls `progress` after each MiB and at the end, with the number of bytes so far. The total is the size of the
+    /// store, so a copy without free pages ends with fewer bytes. A [`checked`](Backup::checked) or
+    /// [`compact`](Backup::compact) copy also reports pages, after each 1,024.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
         self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Calls `stop` when it calls [`progress`](Backup::progress). If it returns true, [`run`](Backup::run) removes what it
+    /// has written, and fails with [`Error::Io`] with the kind `Interrupted`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Error, Store};
+    /// use std::io::ErrorKind;
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = Store::open(dir.path().join("shop"))?;
+    /// let backup = dir.path().join("backup");
+    /// let outcome = store.backup(&backup).checked().stop_when(|| true).run();
+    /// assert!(matches!(outcome, Err(Error::Io { source, .. }) if source.kind() == ErrorKind::Interrupted));
+    /// assert!(!backup.exists());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stop_when(mut self, stop: impl Fn() -> bool + 'a) -> Self {
+        self.stop = Some(Box::new(stop));
         self
     }
 
@@ -59,14 +87,18 @@ impl<'a> Backup<'a> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Store::backup_to`]; with [`compact`](Backup::compact), of [`Store::compact_to`].
+    /// The errors of [`Store::backup_to`]; with [`compact`](Backup::compact), of [`Store::compact_to`]; with
+    /// [`checked`](Backup::checked), of [`Store::check`]; with [`stop_when`](Backup::stop_when), [`Error::Io`] with the kind
+    /// `Interrupted`.
     pub fn run(self) -> Result<()> {
-        let Self { store, path, kind, mut progress } = self;
-        store.copy(&path, kind, &mut |at| {
+        let Self { store, path, kind, checks, mut progress, stop } = self;
+        let mut report = |at| {
             if let Some(progress) = &mut progress {
                 progress(at);
             }
-        })
+        };
+        let stop = || stop.as_ref().is_some_and(|stop| stop());
+        store.copy(&path, &mut Making { kind, checks, progress: &mut report, stop: &stop })
     }
 }
 
@@ -89,10 +121,10 @@ impl Store {
     /// `shard.{number}` in `path`, wherever the shards of the original are. It is a sharded store. All shards must be
     /// available.
     ///
-    /// The copy waits for the current writer, and is then a read transaction: until it ends, pages that writers
-    /// free are not reused, and the map can't grow. The directory is written under another name in the parent of
-    /// `path`, synced, and renamed. A copy that fails leaves no files. A copy whose process is killed leaves a
-    /// directory `.….partial`.
+    /// The copy is a read transaction: until it ends, pages that writers free are not reused. Its begin waits at most a
+    /// minute for commits of other processes, which are being synced. The directory is written under another name in the
+    /// parent of `path`, synced, and renamed. A copy that fails leaves no files. A copy whose process is killed leaves a
+    /// directory `.….partial`, which the next copy to `path` removes.
     ///
     /// # Errors
     ///
@@ -132,10 +164,10 @@ impl Store {
     /// # }
     /// ```
     pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.copy(path.as_ref(), CopyKind::Whole, &mut |_| ())
+        self.copy(path.as_ref(), &mut Making::unseen(CopyKind::Whole, &mut |_| ()))
     }
 
-    /// Returns a copy with options: like [`backup_to`](Store::backup_to), with progress, or without free pages.
+    /// Returns a copy with options: like [`backup_to`](Store::backup_to), checked, with progress, or without free pages.
     ///
     /// # Examples
     ///
@@ -157,7 +189,7 @@ impl Store {
     /// ```
     pub fn backup(&self, path: impl AsRef<Path>) -> Backup<'_> {
         let (path, kind) = (path.as_ref().to_owned(), CopyKind::Whole);
-        Backup { store: self, path, kind, progress: None }
+        Backup { store: self, path, kind, checks: false, progress: None, stop: None }
     }
 
     /// Copies the store like [`backup_to`](Store::backup_to), without the free pages. LMDB's file never shrinks, so use
@@ -168,7 +200,7 @@ impl Store {
     ///
     /// The errors of [`backup_to`](Store::backup_to) and [`check`](Store::check).
     pub fn compact_to(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.copy(path.as_ref(), CopyKind::Compact, &mut |_| ())
+        self.copy(path.as_ref(), &mut Making::unseen(CopyKind::Compact, &mut |_| ()))
     }
 
     /// Copies the store in the directory `backup` to the directory `path`, which must not exist. `backup` is usually
@@ -220,100 +252,85 @@ impl Store {
 
     /// Copies a shard to a directory in which it belongs to its store.
     pub(crate) fn copy_of_member(&self, path: &Path) -> Result<()> {
-        self.copy_one(path, CopyKind::Whole, &mut |_| (), false)
+        self.copy_one(path, &mut Making::unseen(CopyKind::Whole, &mut |_| ()), false)
     }
 
-    fn copy(&self, path: &Path, copy: CopyKind, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    fn copy(&self, path: &Path, making: &mut Making<'_>) -> Result<()> {
         // The copy would wait for this thread's write transaction.
         self.inner.refuse_nested_write()?;
-        let outcome = self.copy_files(path, copy, progress);
-        if matches!(copy, CopyKind::Whole) {
+        let outcome = self.copy_files(path, making);
+        if making.kind == CopyKind::Whole {
             self.inner.inspections.note("backup", &outcome, |()| None);
         }
         outcome
     }
 
-    fn copy_files(
-        &self,
-        path: &Path,
-        copy: CopyKind,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<()> {
+    fn copy_files(&self, path: &Path, making: &mut Making<'_>) -> Result<()> {
         if let Some(shards) = self.inner.engines.several() {
-            return copy_shards(shards, path, copy, progress);
+            return copy_shards(shards, path, making);
         }
-        let copied = self.copy_one(path, copy, progress, true);
+        let copied = self.copy_one(path, making, true);
         match self.inner.engines.several() {
             // The store has grown meanwhile.
-            Some(shards) if copied.is_err() => copy_shards(shards, path, copy, progress),
+            Some(shards) if copied.is_err() => copy_shards(shards, path, making),
             _ => copied,
         }
     }
 
     /// Copies a data file. `is_alone` if a copy of a shard belongs to no store.
-    fn copy_one(
-        &self,
-        path: &Path,
-        copy: CopyKind,
-        progress: &mut dyn FnMut(Progress),
-        is_alone: bool,
-    ) -> Result<()> {
-        let size = self.inner.engines.on_disk()?.size()?;
+    fn copy_one(&self, path: &Path, making: &mut Making<'_>, is_alone: bool) -> Result<()> {
+        self.inner.engines.on_disk()?;
         let io = |source| Error::io(path, source);
-        let modes = Modes::of(&self.inner.engines.directory());
+        let directory = self.inner.engines.directory();
+        let modes = Modes::of(&directory);
         let partial = Partial::create(path).map_err(io)?;
         let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
-        let filled = self.fill(&file, copy, size, progress);
+        let filled = self.inner.engine().and_then(|engine| fill(engine, &file, making));
         let filled = filled.and_then(|()| mark_copy(self.inner.engine()?, &partial.0, is_alone));
-        filled.map_err(|error| at_path(error, path))?;
+        filled
+            .and_then(|()| making.check(&partial.0, &directory))
+            .map_err(|error| at_path(error, path))?;
         modes.apply(&file, &partial.0).map_err(io)?;
         file.sync_all().map_err(io)?;
         drop(file);
         partial.finish(path).map_err(io)
     }
+}
 
-    /// Copies in a separate thread, since LMDB returns only at the end.
-    fn fill(
-        &self,
-        file: &File,
-        copy: CopyKind,
-        size: u64,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<()> {
-        let begun = Instant::now();
-        let mut tell = || {
-            let copied = file.metadata().map_or(0, |file| file.len());
-            progress(Progress::new("bytes", copied, Some(size), begun));
-        };
-        thread::scope(|scope| {
-            let (done, outcome) = mpsc::channel();
-            let work = move || {
-                drop(done.send(self.inner.engines.on_disk().and_then(|it| it.copy(file, copy))));
-            };
-            thread::Builder::new()
-                .name(NAME.to_owned())
-                .spawn_scoped(scope, work)
-                .map_err(|source| Error::Thread { name: NAME, source })?;
-            loop {
-                match outcome.recv_timeout(TICK) {
-                    Ok(outcome) => {
-                        tell();
-                        return outcome;
-                    }
-                    Err(RecvTimeoutError::Timeout) => tell(),
-                    Err(RecvTimeoutError::Disconnected) => {
-                        return Err(Error::internal(
-                            "the thread of a copy has ended without a result",
-                        ));
-                    }
-                }
-            }
-        })
-    }
+/// Copies a data file into an empty file.
+fn fill(any: &Engine, file: &File, making: &mut Making<'_>) -> Result<()> {
+    let engine = any.on_disk()?;
+    let (begun, mut done) = (Instant::now(), 0);
+    let total = match making.kind {
+        CopyKind::Whole => {
+            let pinned = engine.pin()?;
+            let total = pinned.length();
+            pinned.copy(file, &mut |bytes| {
+                done += bytes;
+                making.at(Progress::new("bytes", done, Some(total), begun))
+            })?;
+            total
+        }
+        CopyKind::Compact => {
+            let total = engine.size()?;
+            making.check_source(any)?;
+            engine.compact(file, &mut |bytes| {
+                done += bytes;
+                making.at(Progress::new("bytes", done, Some(total), begun))
+            })?;
+            total
+        }
+    };
+    let copied = file.metadata().map_or(done, |file| file.len());
+    let last = Progress::new("bytes", copied, Some(total), begun);
+    making.at(last).map_err(|source| Error::io(engine.directory(), source))
 }
 
 /// A directory that is removed unless it is finished.
-pub(super) struct Partial(pub(super) PathBuf);
+pub(super) struct Partial(pub(super) PathBuf, Option<File>);
+
+/// The file in an incomplete copy that its process has locked. No complete copy has it.
+const COPYING: &str = "copying.lock";
 
 impl Partial {
     /// Creates a directory in the parent of `path`, so that it can be renamed to `path`.
@@ -328,12 +345,17 @@ impl Partial {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         partial.push(format!(".{}-{number}.partial", process::id()));
         files::create_directories(files::parent(path), DIRECTORY_MODE)?;
+        remove_left(path);
         let partial = path.with_file_name(partial);
         files::create_directory(&partial)?;
-        Ok(Self(partial))
+        let lock = locked(&partial);
+        Ok(Self(partial, lock))
     }
 
     pub(super) fn finish(mut self, path: &Path) -> io::Result<()> {
+        if self.1.take().is_some() {
+            fs::remove_file(self.0.join(COPYING))?;
+        }
         files::sync_directory(&self.0)?;
         // Fails if `path` now exists and is not an empty directory.
         fs::rename(&self.0, path)?;
@@ -349,6 +371,34 @@ impl Drop for Partial {
     fn drop(&mut self) {
         // The first error is returned.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Locks a directory while it is written. `None` if it is locked.
+fn locked(directory: &Path) -> Option<File> {
+    let file = files::create_file(&directory.join(COPYING));
+    let file = file.or_else(|_| File::options().write(true).open(directory.join(COPYING))).ok()?;
+    file.try_lock().is_ok().then_some(file)
+}
+
+/// Removes the incomplete copies to `path` that killed processes have left: they are not locked.
+fn remove_left(path: &Path) {
+    let Some(name) = path.file_name() else { return };
+    let start = format!(".{}.", name.to_string_lossy());
+    let is_left = |name: &str| {
+        let numbers = name.strip_prefix(&start).and_then(|rest| rest.strip_suffix(".partial"));
+        numbers.and_then(|numbers| numbers.split_once('-')).is_some_and(|(process, number)| {
+            let is_number = |text: &str| text.parse::<u64>().is_ok();
+            is_number(process) && is_number(number)
+        })
+    };
+    for entry in fs::read_dir(files::parent(path)).into_iter().flatten().flatten() {
+        if is_left(&entry.file_name().to_string_lossy())
+            && let Some(_lock) = locked(&entry.path())
+        {
+            // A directory that can't be removed takes room, and is otherwise harmless.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod follower;
 mod group;
 mod inner;
 mod lists;
+mod making;
 mod monitoring;
 mod open_table;
 #[cfg(feature = "async")]

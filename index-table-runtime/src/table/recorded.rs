@@ -268,7 +268,8 @@ impl<R: Entity> Table<R> {
             .map_err(|error| self.open.corrupt(Source::Facts, entry.primary_key, error))
     }
 
-    /// Verifies the table, as [`verify`](Table::verify) does, with a borrowed closure for the progress.
+    /// Verifies the table, as [`verify`](Table::verify) does, with borrowed closures. When `stop` returns true, the report has the position
+    /// to continue from.
     ///
     /// # Errors
     ///
@@ -278,23 +279,25 @@ impl<R: Entity> Table<R> {
         &self,
         txn: &ReadTxn<'_>,
         progress: &mut dyn FnMut(Progress),
+        stop: &dyn Fn() -> bool,
     ) -> Result<VerifyReport> {
-        Verify::of(&self.open, txn).progress(progress).run()
+        Verify::of(&self.open, txn).progress(progress).stop_when(stop).run()
     }
 
-    /// Repairs the table, as [`repair`](Table::repair) does, with a borrowed closure for the progress.
+    /// Repairs the table, as [`repair`](Table::repair) does, with borrowed closures.
     ///
     /// # Errors
     ///
-    /// The errors of [`Repair::run`](crate::Repair::run).
+    /// The errors of [`Repair::run`](crate::Repair::run). [`Error::Io`](crate::Error::Io) with the kind `Interrupted` when `stop` has
+    /// returned true: drop the transaction.
     #[doc(hidden)]
     pub fn repaired(
         &self,
         txn: &mut WriteTxn<'_>,
         delete_unreadable: bool,
-        progress: &mut dyn FnMut(Progress),
+        (progress, stop): (&mut dyn FnMut(Progress), &dyn Fn() -> bool),
     ) -> Result<VerifyReport> {
-        let repair = Repair::new(txn, &self.open).progress(progress);
+        let repair = Repair::new(txn, &self.open).progress(progress).stop_when(stop);
         if delete_unreadable { repair.delete_unreadable_rows().run() } else { repair.run() }
     }
 

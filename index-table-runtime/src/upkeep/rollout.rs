@@ -185,7 +185,7 @@ fn is_built(store: &Store, table: &Arc<OpenTable>) -> bool {
             Ok((true, true)) => {}
             Ok((false, _)) | Err(_) => return false,
         }
-        let built = Build::new(store, table).limit(BATCHES).while_true(&is_used).run();
+        let built = Build::new(store, table).limit(BATCHES).stop_when(&|| !is_used()).run();
         let goes_on = built.is_ok_and(|report| report.steps > 0);
         if !goes_on || !is_used() {
             return false;

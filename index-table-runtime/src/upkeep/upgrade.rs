@@ -92,6 +92,7 @@ pub struct Upgrade<'a> {
     shard: Option<&'a ShardId>,
     drops_unknown: bool,
     progress: Option<Box<dyn FnMut(Progress) + 'a>>,
+    stop: Option<&'a dyn Fn() -> bool>,
 }
 
 /// The result of an [`Upgrade`].
@@ -127,6 +128,7 @@ impl<'a> Upgrade<'a> {
             shard: None,
             drops_unknown: false,
             progress: None,
+            stop: None,
         }
     }
 
@@ -164,6 +166,13 @@ impl<'a> Upgrade<'a> {
         self
     }
 
+    /// Calls `stop` after each transaction. If it returns true, the upgrade ends, and the next one continues.
+    #[doc(hidden)]
+    pub const fn stop_when(mut self, stop: &'a dyn Fn() -> bool) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
     /// Rewrites the rows, in one transaction after another. Between them, other threads and processes can write.
     /// The last transaction records that there are no rows of older versions.
     ///
@@ -188,10 +197,11 @@ impl<'a> Upgrade<'a> {
     pub fn run(self) -> Result<Upgraded> {
         span!(DEBUG, "upgrade", table = self.table.schema.name);
         let rows = &self.table.rows;
-        let is_whole = self.shard.is_none();
+        let (is_whole, stop) = (self.shard.is_none(), self.stop);
         let since = self.drops_unknown.then(|| rows.lists.recorded_len());
         let done = self.run_since(since)?;
-        if let Some(since) = since.filter(|_| is_whole) {
+        let is_stopped = stop.is_some_and(|stop| stop());
+        if let Some(since) = since.filter(|_| is_whole && !is_stopped) {
             rows.set_since(since);
         }
         Ok(done)
@@ -199,11 +209,11 @@ impl<'a> Upgrade<'a> {
 
     /// Drops unknown fields of the first `since` lists, and records that this release of the program is later than these.
     fn run_since(self, since: Option<usize>) -> Result<Upgraded> {
-        let Self { store, table, batch_bytes, shard, mut progress, drops_unknown: _ } = self;
+        let Self { store, table, batch_bytes, shard, mut progress, stop, drops_unknown: _ } = self;
         let shard = shard.map(|shard| shard.number_in(store.inner.id)).transpose()?;
         table.check_store(store.inner.id)?;
         let Some(tables) = table.tables.several() else {
-            return Work { batch_bytes, since, ..Work::new(store, table) }.run(progress);
+            return Work { batch_bytes, since, stop, ..Work::new(store, table) }.run(progress);
         };
         store.inner.refuse_nested_write()?;
         // The copies of a reference table stay equal, also if a default is another value each time.
@@ -211,12 +221,15 @@ impl<'a> Upgrade<'a> {
             if shard.is_some() {
                 return Err(Error::NotOffered { what: ONE_SHARD });
             }
-            return Work { batch_bytes, since, ..Work::new(store, table) }.run(progress);
+            return Work { batch_bytes, since, stop, ..Work::new(store, table) }.run(progress);
         }
         // Each shard is upgraded as a plain store.
         let _held = engine_of(store)?.hold_moves();
         let mut done = Upgraded::default();
         for (store, table) in parts_of(store, table, shard)? {
+            if stop.is_some_and(|stop| stop()) {
+                break;
+            }
             let mut of_shard = progress.as_mut().map(|progress| {
                 let earlier = done.rows;
                 move |at: Progress| {
@@ -225,7 +238,7 @@ impl<'a> Upgrade<'a> {
             });
             let of_shard =
                 of_shard.as_mut().map(|it| Box::new(it) as Box<dyn FnMut(Progress) + '_>);
-            let work = Work { batch_bytes, since, ..Work::new(&store, &table) };
+            let work = Work { batch_bytes, since, stop, ..Work::new(&store, &table) };
             let of_shard = match work.run(of_shard) {
                 Err(error) if shard.is_none() && is_of_left_shard(&error) => continue,
                 done => done?,
@@ -251,6 +264,7 @@ struct Work<'a> {
     since: Option<usize>,
     /// Whether only those rows are written that [a build](super::build) would write again.
     only_lists: bool,
+    stop: Option<&'a dyn Fn() -> bool>,
 }
 
 /// Writes the rows with older lists again, before they get entries in indexes over fields that they lack.
@@ -281,8 +295,8 @@ struct Batch {
 
 impl<'a> Work<'a> {
     fn new(store: &'a Store, table: &'a OpenTable) -> Self {
-        let (batch_bytes, since, only_lists) = (BATCH_BYTES, None, false);
-        Self { store, table, rows: &table.rows, batch_bytes, since, only_lists }
+        let (batch_bytes, since, only_lists, stop) = (BATCH_BYTES, None, false, None);
+        Self { store, table, rows: &table.rows, batch_bytes, since, only_lists, stop }
     }
 
     fn run(self, mut progress: Option<Box<dyn FnMut(Progress) + '_>>) -> Result<Upgraded> {
@@ -302,7 +316,7 @@ impl<'a> Work<'a> {
             if let Some(progress) = &mut progress {
                 progress(Progress::new("rows", done.rows, Some(batch.total), started));
             }
-            if batch.last.is_none() {
+            if batch.last.is_none() || self.stop.is_some_and(|stop| stop()) {
                 return Ok(done);
             }
             last = batch.last;

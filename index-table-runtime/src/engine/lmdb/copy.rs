@@ -2,9 +2,18 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _, Seek, SeekFrom, Write as _},
+    io::{self, Read, Seek as _, SeekFrom, Write as _},
     path::Path,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
 };
+
+#[cfg(unix)]
+use std::os::unix::net::UnixStream as Pipe;
+
+#[cfg(windows)]
+use std::io::{PipeReader as Pipe, pipe};
 
 use heed::CompactionOption;
 
@@ -18,16 +27,23 @@ use super::{
     },
     names::FILE,
 };
-use crate::{
-    engine::CopyKind,
-    model::error::{Error, Result},
-};
+use crate::model::error::{Error, Result};
 
-/// The maximum number of attempts to pin a snapshot while other processes commit.
-const TRIES: usize = 1000;
+/// The maximum number of attempts to pin a snapshot without a wait.
+const TRIES: usize = 100;
+
+/// The wait between two further attempts, while other processes sync their commits, and the maximum time of all attempts.
+const WAIT: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The name of the thread that compacts a copy.
+const NAME: &str = "store-copy";
 
 /// The number of bytes that are copied at once.
 const PIECE: usize = 1 << 20;
+
+/// Is called with the number of bytes of each piece of a copy. Its error ends the copy.
+pub(crate) type Copied<'c> = dyn FnMut(u64) -> io::Result<()> + 'c;
 
 /// A pinned snapshot of a data file. It can be copied while others write, since LMDB does not reuse its pages.
 pub(crate) struct Pinned<'e> {
@@ -47,46 +63,58 @@ impl Pinned<'_> {
         self.snapshot.length()
     }
 
-    /// Writes the snapshot into an empty file. Calls `copied` with the number of bytes of each piece.
+    /// Writes the snapshot into an empty file. Calls `copied` with the number of bytes of each piece. Its error ends the copy.
     ///
     /// The copy has all pages of the data file. Pages that are not in the snapshot may have any contents.
-    pub(crate) fn copy(&self, file: &File, copied: &mut dyn FnMut(u64)) -> Result<()> {
+    pub(crate) fn copy(&self, file: &File, copied: &mut Copied<'_>) -> Result<()> {
         self.copy_to(file, copied).map_err(|source| Error::io(&self.engine.path, source))
     }
 
-    fn copy_to(&self, mut file: &File, copied: &mut dyn FnMut(u64)) -> io::Result<()> {
+    fn copy_to(&self, mut file: &File, copied: &mut Copied<'_>) -> io::Result<()> {
         let [_, (page_size, _)] = self.snapshot.metas();
         let start = 2 * page_size;
         let mut data = &self.data;
         data.seek(SeekFrom::Start(start))?;
         file.seek(SeekFrom::Start(start))?;
-        let mut rest = data.take(self.length().saturating_sub(start));
-        let mut piece = Vec::new();
-        loop {
-            piece.clear();
-            let length = (&mut rest).take(PIECE as u64).read_to_end(&mut piece)?;
-            if length == 0 {
-                break;
-            }
-            file.write_all(&piece)?;
-            copied(length as u64);
-        }
+        copy_pieces(&mut data.take(self.length().saturating_sub(start)), file, copied)?;
         // Pages at the end that were never written are not in the data file.
         file.set_len(self.length())?;
         for (offset, meta) in self.snapshot.metas() {
             file.seek(SeekFrom::Start(offset))?;
             file.write_all(meta)?;
         }
-        Ok(())
+        // A copy is complete without a journal.
+        marker::put(file, Marker::None)
+    }
+}
+
+/// Copies all bytes of `from`, and calls `copied` after each piece.
+fn copy_pieces(from: &mut dyn Read, mut to: &File, copied: &mut Copied<'_>) -> io::Result<()> {
+    let mut piece = Vec::new();
+    loop {
+        piece.clear();
+        let length = (&mut *from).take(PIECE as u64).read_to_end(&mut piece)?;
+        if length == 0 {
+            return Ok(());
+        }
+        to.write_all(&piece)?;
+        copied(length as u64)?;
     }
 }
 
 impl Engine {
-    /// Pins the last snapshot.
+    /// Pins the last snapshot. Waits at most a minute, while commits of other processes are synced.
     pub(crate) fn pin(&self) -> Result<Pinned<'_>> {
         let io = |source| Error::io(&self.path, source);
         let data = File::open(self.path.join(FILE)).map_err(io)?;
-        for _ in 0..TRIES {
+        let begun = Instant::now();
+        for attempt in 0.. {
+            if attempt >= TRIES {
+                thread::sleep(WAIT);
+            }
+            if begun.elapsed() > PATIENCE {
+                break;
+            }
             let pinned = self.begin(Kind::Reader, |env| {
                 match Snapshot::of_last(env, &data) {
                     Ok(snapshot) => Ok(Some(Ok(snapshot))),
@@ -111,32 +139,83 @@ impl Engine {
         Ok(used)
     }
 
-    /// Writes a snapshot into an empty file. Before a compact copy, checks each page in use: LMDB writes outside of its
-    /// buffers if it compacts some damaged pages.
-    pub(crate) fn copy(&self, mut file: &File, copy: CopyKind) -> Result<()> {
-        let compaction = match copy {
-            CopyKind::Whole => CompactionOption::Disabled,
-            CopyKind::Compact => {
-                self.check(&mut |_, _| ())?;
-                CompactionOption::Enabled
+    /// Writes a snapshot without its free pages into an empty file. The caller has [checked](Engine::check) each page in use: LMDB
+    /// writes outside of its buffers if it compacts some damaged pages. `copied` is called as by [`Pinned::copy`].
+    ///
+    /// LMDB compacts in a separate thread, and writes to a pipe, so that the copy can end early.
+    pub(crate) fn compact(&self, mut file: &File, copied: &mut Copied<'_>) -> Result<()> {
+        let io = |source| Error::io(&self.path, source);
+        thread::scope(|scope| {
+            let (attempts, pipes) = mpsc::channel();
+            let compacting = thread::Builder::new()
+                .name(NAME.to_owned())
+                .spawn_scoped(scope, move || self.compact_into(&attempts))
+                .map_err(|source| Error::Thread { name: NAME, source })?;
+            let mut written = Ok(());
+            // There is another attempt after the map has grown.
+            for mut pipe in pipes {
+                written = file
+                    .set_len(0)
+                    .and_then(|()| file.rewind())
+                    .and_then(|()| copy_pieces(&mut pipe, file, copied));
             }
-        };
+            let compacted = compacting.join();
+            // LMDB's error is the consequence of an error of the file.
+            written.map_err(io)?;
+            compacted.unwrap_or_else(|_| Err(Error::internal("a copy has panicked")))?;
+            // A copy is complete without a journal.
+            marker::put(file, Marker::None).map_err(io)
+        })
+    }
+
+    /// Compacts into a new pipe, whose reader it sends.
+    fn compact_into(&self, attempts: &mpsc::Sender<Pipe>) -> Result<()> {
         let copied = self.begin(Kind::Reader, |env| {
-            // The copy may be repeated after the map has grown.
-            let copied = file
-                .set_len(0)
-                .and_then(|()| file.rewind())
-                .and_then(|()| file.try_clone())
-                .map_err(heed::Error::Io)
-                .and_then(|mut same| env.copy_to_file(&mut same, compaction));
-            match copied {
-                // The error concerns the file of the copy, not the file of the store.
+            let piped = pipe().map_err(heed::Error::Io).and_then(|(reader, writer)| {
+                // Without a receiver, the pipe has no reader, and the copy fails.
+                drop(attempts.send(reader));
+                let end = End(writer.try_clone().map_err(heed::Error::Io)?);
+                let copied = env.copy_to_file(&mut file_of(writer), CompactionOption::Enabled);
+                drop(end);
+                copied
+            });
+            match piped {
+                // The error concerns the pipe, not the file of the store.
                 Err(heed::Error::Io(source)) => Ok(Err(Error::io(&self.path, source))),
                 copied => copied.map(Ok),
             }
         })?;
-        copied.into_parts().1?;
-        // A copy is complete without a journal.
-        marker::put(file, Marker::None).map_err(|source| Error::io(&self.path, source))
+        copied.into_parts().1
     }
 }
+
+/// Returns both ends of a pipe.
+#[cfg(unix)]
+fn pipe() -> io::Result<(Pipe, Pipe)> {
+    Pipe::pair()
+}
+
+#[cfg(unix)]
+fn file_of(pipe: Pipe) -> File {
+    File::from(std::os::fd::OwnedFd::from(pipe))
+}
+
+/// Ends a pipe, also if a forked process has inherited its writer.
+#[cfg(unix)]
+struct End(Pipe);
+
+#[cfg(unix)]
+impl Drop for End {
+    fn drop(&mut self) {
+        // Otherwise, the last handle of the writer ends it.
+        let _ = self.0.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+#[cfg(windows)]
+fn file_of(pipe: io::PipeWriter) -> File {
+    File::from(std::os::windows::io::OwnedHandle::from(pipe))
+}
+
+#[cfg(windows)]
+struct End(io::PipeWriter);

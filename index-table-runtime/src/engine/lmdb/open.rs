@@ -281,7 +281,7 @@ impl Engine {
             engine.clear_stale_readers()?;
         }
         let tolerates = is_repairing() || options.read_only && is_checked();
-        let damages = match engine.look(Depth::Roots, &mut |_, _| ()) {
+        let damages = match engine.look(Depth::Roots, &mut |_, _| Ok(())) {
             // All reader slots are in use by processes that could open the file.
             Err(Error::TooManyReaders { .. }) => return Ok(engine),
             damages => damages?,
@@ -303,17 +303,22 @@ impl Engine {
     }
 
     /// Checks every page in use. Calls `progress` with the number of checked pages and the number of all pages.
-    pub(crate) fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    /// Its error ends the check.
+    pub(crate) fn check(&self, progress: &mut dyn FnMut(u64, u64) -> io::Result<()>) -> Result<()> {
         self.refuse_damage(&self.look(Depth::Everything, progress)?)
     }
 
     /// Checks the roots of all tables and indexes, and the small databases of all tables.
     pub(crate) fn check_roots(&self) -> Result<()> {
-        self.refuse_damage(&self.look(Depth::Roots, &mut |_, _| ())?)
+        self.refuse_damage(&self.look(Depth::Roots, &mut |_, _| Ok(()))?)
     }
 
     /// Returns the damage of the file as of the last transaction.
-    fn look(&self, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<Damage>> {
+    fn look(
+        &self,
+        depth: Depth,
+        progress: &mut dyn FnMut(u64, u64) -> io::Result<()>,
+    ) -> Result<Vec<Damage>> {
         let file = self.path.join(FILE);
         let mut previous = None;
         for _ in 0..TRIES {

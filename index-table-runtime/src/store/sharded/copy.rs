@@ -7,7 +7,10 @@
 use std::{fs::File, path::Path, time::Instant};
 
 use super::{
-    super::copy::{Modes, Partial, at_path},
+    super::{
+        copy::{Modes, Partial, at_path},
+        making::Making,
+    },
     ShardId, Store,
     open::{manager_options, refused},
     shards_of,
@@ -31,8 +34,7 @@ use crate::{
 pub(in crate::store) fn copy_shards(
     shards: &Shards,
     path: &Path,
-    kind: CopyKind,
-    progress: &mut dyn FnMut(Progress),
+    making: &mut Making<'_>,
 ) -> Result<()> {
     let io = |source| Error::io(path, source);
     let manager = shards.manager().ok_or_else(Error::no_file)?;
@@ -59,7 +61,7 @@ pub(in crate::store) fn copy_shards(
         record.place = format!("shard.{number}");
     }
     let partial = Partial::create(path).map_err(io)?;
-    let mut copying = Copying::new(&pinned, progress);
+    let mut copying = Copying::new(&pinned, making);
     // Shards that have left the store keep their records, and so the others their numbers.
     for (number, shard) in &pinned {
         let record = records.shards.get(*number as usize);
@@ -67,10 +69,14 @@ pub(in crate::store) fn copy_shards(
         let directory = partial.0.join(&record.place);
         let modes = Modes::of(shard.directory());
         files::create_directory(&directory).map_err(io)?;
-        let file = match kind {
+        let file = match copying.making.kind {
             CopyKind::Whole => copying.copy(shard, &directory),
             CopyKind::Compact => copying.compact(shard, &directory, &partial.0),
         };
+        let file = file.and_then(|file| {
+            copying.making.check(&directory, shard.directory())?;
+            Ok(file)
+        });
         let file = file.map_err(|error| at_path(error, path))?;
         modes.apply(&file, &directory).map_err(io)?;
         file.sync_all().map_err(io)?;
@@ -79,11 +85,15 @@ pub(in crate::store) fn copy_shards(
     drop(pinned);
     let modes = Modes::of(&shards.directory());
     let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
-    let copied = manager.engine().on_disk()?.copy(&file, CopyKind::Whole);
+    let copied = manager.engine().on_disk()?.pin().and_then(|it| it.copy(&file, &mut |_| Ok(())));
     copied.map_err(|error| at_path(error, path))?;
     records.own.version += 1;
     let own = Manager::new(AnyEngine::open(&manager_options(), &partial.0)?, None);
     own.write(&records)?;
+    if making.checks {
+        making.check_source(own.engine())?;
+        own.check_lists()?;
+    }
     close(own, &partial.0)?;
     modes.apply(&file, &partial.0).map_err(io)?;
     file.sync_all().map_err(io)?;
@@ -91,7 +101,7 @@ pub(in crate::store) fn copy_shards(
 }
 
 /// Closes an engine in a copy, and removes its lock file.
-pub(super) fn close<T>(engine: T, directory: &Path) -> Result<()> {
+pub(in crate::store) fn close<T>(engine: T, directory: &Path) -> Result<()> {
     drop(engine);
     DataFile(directory).wait_until_closed();
     let file = directory.join(LOCK_FILE);
@@ -99,17 +109,17 @@ pub(super) fn close<T>(engine: T, directory: &Path) -> Result<()> {
 }
 
 /// A copy with its progress.
-struct Copying<'p> {
-    progress: &'p mut dyn FnMut(Progress),
+struct Copying<'p, 'm> {
+    making: &'p mut Making<'m>,
     start: Instant,
     copied: u64,
     total: u64,
 }
 
-impl<'p> Copying<'p> {
-    fn new(pinned: &[(ShardNumber, Pinned<'_>)], progress: &'p mut dyn FnMut(Progress)) -> Self {
+impl<'p, 'm> Copying<'p, 'm> {
+    fn new(pinned: &[(ShardNumber, Pinned<'_>)], making: &'p mut Making<'m>) -> Self {
         let total = pinned.iter().map(|(_, shard)| shard.length()).sum();
-        Self { progress, start: Instant::now(), copied: 0, total }
+        Self { making, start: Instant::now(), copied: 0, total }
     }
 
     /// Copies a shard to a directory, with its free pages.
@@ -118,7 +128,7 @@ impl<'p> Copying<'p> {
         let file = files::create_file(&path).map_err(|source| Error::io(&path, source))?;
         shard.copy(&file, &mut |bytes| {
             self.copied += bytes;
-            (self.progress)(Progress::new("bytes", self.copied, Some(self.total), self.start));
+            self.making.at(Progress::new("bytes", self.copied, Some(self.total), self.start))
         })?;
         Ok(file)
     }
@@ -132,7 +142,10 @@ impl<'p> Copying<'p> {
         let engine = AnyEngine::open(&Options::default().create(false).read_only(true), &whole)?;
         let path = directory.join(DATA_FILE);
         let file = files::create_file(&path).map_err(|source| Error::io(&path, source))?;
-        let copied = engine.on_disk()?.copy(&file, CopyKind::Compact);
+        let own = engine.on_disk()?;
+        let checked = self.making.check_source(&engine);
+        let at = Progress::new("bytes", self.copied, Some(self.total), self.start);
+        let copied = checked.and_then(|()| own.compact(&file, &mut |_| self.making.at(at)));
         copied.map_err(|error| match error {
             // The damage is in the file of the shard. The copy is removed.
             Error::DamagedFile { reason, .. } => {

@@ -25,7 +25,7 @@ pub(super) use belonging::{
     has_manager, is_growing, is_open, leave_shards, leave_store, mark_copy, refuse_shard,
 };
 pub(super) use claim::refuse_new_shard;
-pub(super) use copy::copy_shards;
+pub(super) use copy::{close as close_copy, copy_shards};
 pub(crate) use grow::Growing;
 pub(super) use grow::{grow_copy, has_one_file};
 pub(crate) use join::{

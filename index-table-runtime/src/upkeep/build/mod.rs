@@ -114,8 +114,8 @@ pub struct Build<'t> {
     rows: &'t TableRows,
     options: BuildOptions,
     limit: Option<u64>,
-    /// Called before each batch.
-    goes_on: Option<&'t (dyn Fn() -> bool + 't)>,
+    /// Called before each batch, by several threads.
+    stop: Option<&'t (dyn Fn() -> bool + Sync + 't)>,
     progress: Option<Box<dyn FnMut(Progress) + 't>>,
 }
 
@@ -185,12 +185,13 @@ impl<'t> Build<'t> {
             checks: is_checked(),
         };
         let rows = &table.rows;
-        Self { store, table, rows, options, limit: None, goes_on: None, progress: None }
+        Self { store, table, rows, options, limit: None, stop: None, progress: None }
     }
 
-    /// Ends before the first batch for which this is false. Holds for a table of one data file.
-    pub(super) const fn while_true(mut self, goes_on: &'t (dyn Fn() -> bool + 't)) -> Self {
-        self.goes_on = Some(goes_on);
+    /// Calls `stop` before each batch. If it returns true, the build ends, and the next one continues.
+    #[doc(hidden)]
+    pub const fn stop_when(mut self, stop: &'t (dyn Fn() -> bool + Sync + 't)) -> Self {
+        self.stop = Some(stop);
         self
     }
 
@@ -287,7 +288,7 @@ impl<'t> Build<'t> {
         let mut report = Collected::default();
         let mut pace: Option<Pace> = None;
         while self.limit.is_none_or(|limit| report.steps < limit)
-            && self.goes_on.is_none_or(|goes_on| goes_on())
+            && self.stop.is_none_or(|stop| !stop())
         {
             if report.steps > 0 {
                 store.inner.let_others_write();

@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildReport, NotBuilt> {
-    let Build { store, table, rows, options, limit, goes_on, mut progress } = build;
+    let Build { store, table, rows, options, limit, stop, mut progress } = build;
     table.check_store(store.inner.id)?;
     // The threads would wait for this thread.
     store.inner.refuse_nested_write()?;
@@ -29,7 +29,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     if tables.routing().is_reference() {
         // All copies are built in the same transactions, so they stay equal.
         all_shards::align(&store.inner.engines, &table.tables, rows, Some(table))?;
-        let build = Build { store, table, rows, options, limit, goes_on, progress };
+        let build = Build { store, table, rows, options, limit, stop, progress };
         return build.run_batches(|store, needed| begin(store, tables, needed));
     }
     let global = rows.distribution.global();
@@ -38,8 +38,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     let run = |(store, table): (Store, Arc<OpenTable>), progress: &dyn Fn(Progress)| {
         let progress: Box<dyn FnMut(Progress)> = Box::new(progress);
         let (store, table, progress) = (&store, &table, Some(progress));
-        let goes_on = None;
-        let build = Build { store, table, rows, options: local, limit, goes_on, progress };
+        let build = Build { store, table, rows, options: local, limit, stop, progress };
         match build.try_run() {
             Err(NotBuilt::Other(error)) if is_of_left_shard(&error) => {
                 Ok(BuildReport::of_nothing(rows))
@@ -73,7 +72,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
         let options = BuildOptions { chosen: Chosen::Only(global), ..options };
         let progress: Box<dyn FnMut(Progress)> = Box::new(|at| report(whole, at));
         let progress = Some(progress);
-        let build = Build { store, table, rows, options, limit, goes_on, progress };
+        let build = Build { store, table, rows, options, limit, stop, progress };
         reports.push(build.run_batches(|store, needed| begin(store, tables, needed)));
     }
     let mut report = BuildReport::of_nothing(rows);

@@ -356,7 +356,7 @@ fn a_file_with_a_raised_number_has_the_same_state_and_later_numbers() -> TestRes
         let engine = engine::Engine::open(&options, dir.path())?;
         put(&engine, rows)?;
         rows += 1;
-        engine.lmdb().expect("files").check(&mut |_, _| ())?;
+        engine.lmdb().expect("files").check(&mut |_, _| Ok(()))?;
         let tables = engine.find_table(&ROWS, Parts::default())?.expect("the table");
         let txn = engine.read()?;
         let reader = txn.reader(&tables).expect("a reader of the same engine");

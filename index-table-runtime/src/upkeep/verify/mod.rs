@@ -10,6 +10,7 @@ mod raw_finding;
 mod repair;
 mod resume_point;
 mod row;
+mod stop;
 mod sums;
 mod walk;
 
@@ -28,6 +29,7 @@ use crate::{
     usage::{Progress, ProgressReporter, trace::span},
 };
 use resume_point::ResumePoint;
+use stop::Stop;
 use walk::TableCheck;
 
 /// Compares the indexes of a table with its rows, in the snapshot of a transaction, and yields the
@@ -93,6 +95,8 @@ pub struct Verify<'txn> {
     /// The remaining steps.
     left: Option<u64>,
     reporter: Option<ProgressReporter<'txn>>,
+    stop: Stop<'txn>,
+    is_stopped: bool,
 }
 
 impl<'txn> Verify<'txn> {
@@ -105,7 +109,16 @@ impl<'txn> Verify<'txn> {
             Ok(walks) => (walks, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        Self { rows, walks, at: 0, failure, left: None, reporter: None }
+        Self {
+            rows,
+            walks,
+            at: 0,
+            failure,
+            left: None,
+            reporter: None,
+            stop: None,
+            is_stopped: false,
+        }
     }
 
     /// Ends with an error, which the iterator returns as its only item.
@@ -145,6 +158,13 @@ impl<'txn> Verify<'txn> {
     pub fn limit(mut self, steps: u64) -> Self {
         self.left = Some(steps);
         self.walks = self.walks.into_iter().map(TableCheck::in_parts).collect();
+        self
+    }
+
+    /// Ends when `stop` returns true. Call it after [`after`](Verify::after) and [`limit`](Verify::limit).
+    pub(crate) fn stop_when(mut self, stop: &'txn dyn Fn() -> bool) -> Self {
+        self.stop = Some(stop);
+        self.walks = self.walks.into_iter().map(|walk| walk.stop_when(Some(stop))).collect();
         self
     }
 
@@ -236,7 +256,7 @@ impl Iterator for Verify<'_> {
                 let shard = walk.shard.map(|shard| &**shard);
                 return Some(Ok(Finding::new(self.rows.schema, shard, &found)));
             }
-            if self.left == Some(0) {
+            if self.left == Some(0) || self.is_stopped {
                 return None;
             }
             match walk.step() {
@@ -253,6 +273,8 @@ impl Iterator for Verify<'_> {
                     }
                     return None;
                 }
+                // The position stays.
+                Err(_) if self.stop.is_some_and(|stop| stop()) => self.is_stopped = true,
                 Err(error) => {
                     self.walks.clear();
                     return Some(Err(error));

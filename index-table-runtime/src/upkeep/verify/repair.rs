@@ -7,6 +7,7 @@ use super::{
     raw_finding::{Fix, RawFinding},
     resume_point::{ResumePoint, Stage},
     row::load,
+    stop::{Stop, check_stop},
     walk::{self, Known, TableCheck},
 };
 use crate::model::KeyRange;
@@ -111,11 +112,12 @@ pub struct Repair<'t, 's> {
     delete_unreadable: bool,
     copies_from: Option<&'t ShardId>,
     progress: Option<Box<dyn FnMut(Progress) + 't>>,
+    stop: Stop<'t>,
 }
 
 impl<'t, 's> Repair<'t, 's> {
     pub(crate) const fn new(txn: &'t mut WriteTxn<'s>, table: &'t OpenTable) -> Self {
-        Self { txn, table, delete_unreadable: false, copies_from: None, progress: None }
+        Self { txn, table, delete_unreadable: false, copies_from: None, progress: None, stop: None }
     }
 
     /// Replaces the copies of a reference table by the copy in this shard. Without it,
@@ -146,6 +148,13 @@ impl<'t, 's> Repair<'t, 's> {
         self
     }
 
+    /// Ends when `stop` returns true: [`run`](Repair::run) fails with [`Error::Io`](crate::Error::Io) with the kind `Interrupted`. It is
+    /// not called while the pages are checked, and while rows that were written with other fields are searched.
+    pub(crate) const fn stop_when(mut self, stop: &'t dyn Fn() -> bool) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
     /// Repairs the differences of the whole table.
     ///
     /// Each page of the table is checked first: a damaged page is [`Error::Corrupt`](crate::Error::Corrupt) with the commands that
@@ -163,7 +172,7 @@ impl<'t, 's> Repair<'t, 's> {
     /// error.
     pub fn run(self) -> Result<VerifyReport> {
         span!(DEBUG, "repair", table = self.table.schema.name);
-        let Self { txn, table, delete_unreadable, copies_from, progress } = self;
+        let Self { txn, table, delete_unreadable, copies_from, progress, stop } = self;
         let mut steps = progress.map(|it| ProgressReporter::new(Some(it), "steps", None));
         let steps = &mut steps;
         let rows = &table.rows;
@@ -177,7 +186,8 @@ impl<'t, 's> Repair<'t, 's> {
         let watched = &mut written.watched;
         let unreadable = unreadable.as_ref();
         let (shard, place) = (None, None);
-        let part = Part { rows, shard, place, only_global: false, delete_unreadable, unreadable };
+        let part =
+            Part { rows, shard, place, only_global: false, delete_unreadable, unreadable, stop };
         let Some(sharded) = writer.several() else {
             let damage = damages.into_iter().flatten().next();
             part.repair(&mut writer, damage, &mut report, watched, steps)?;
@@ -219,6 +229,7 @@ struct Part<'r> {
     delete_unreadable: bool,
     /// The indexes that are not readable; `None`: they are read in the shard.
     unreadable: Option<&'r Unreadable>,
+    stop: Stop<'r>,
 }
 
 impl Part<'_> {
@@ -230,11 +241,12 @@ impl Part<'_> {
         watched: &mut Watched,
         steps: &mut Option<ProgressReporter<'_>>,
     ) -> Result<()> {
-        let Self { rows, shard, place, only_global, delete_unreadable, unreadable } = self;
+        let Self { rows, shard, place, only_global, delete_unreadable, unreadable, stop } = self;
         let unreadable = match unreadable {
             Some(unreadable) => unreadable.clone(),
             None => walk::unreadable(rows.schema, writer.reader())?,
         };
+        check_stop(stop)?;
         // In a store with several shards, rows stay as they are.
         if !only_global && shard.is_none() {
             build::renew_all(rows, writer, &unreadable.incomplete)?;
@@ -259,7 +271,7 @@ impl Part<'_> {
             let stage = resume_point.stage;
             let reader = writer.reader();
             let walk = TableCheck::new(rows, reader, unreadable.clone(), resume_point);
-            let walk = walk.include_queued().placed(place, only_global);
+            let walk = walk.include_queued().placed(place, only_global).stop_when(stop);
             if let Some(steps) = steps
                 && is_first
             {

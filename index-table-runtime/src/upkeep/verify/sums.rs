@@ -4,7 +4,10 @@
 //! all rows and the actual entries of the index are hashed into buckets, and the sums of each bucket are
 //! compared. Only if the sums of a bucket differ, its entries are compared with their rows, and looked up.
 
-use super::row::load;
+use super::{
+    row::load,
+    stop::{Stop, check_stop},
+};
 use crate::{
     engine::{Cursor as _, Query, Read as _},
     model::{
@@ -27,18 +30,18 @@ const MOST: u64 = 1 << 16;
 pub(super) struct Sums(Vec<u64>);
 
 impl Sums {
-    /// Reads all rows and all entries of an index.
+    /// Reads all rows and all entries of an index. Fails if it was asked to stop.
     pub(super) fn of(
         rows: &TableRows,
         reader: Reader<'_>,
         index: usize,
-        image: &mut Image,
+        (image, stop): (&mut Image, Stop<'_>),
     ) -> Result<Self> {
         let source = Source::Index(index);
         let buckets = reader.stored(source)?.unwrap_or(MOST).clamp(1, MOST).next_power_of_two();
         let mut sums = Self(vec![0; usize::try_from(buckets).unwrap_or(1)]);
         let Some(declared) = rows.schema.index(source) else { return Ok(sums) };
-        each(reader, Source::Facts, |RawEntry { primary_key, data, .. }| {
+        each((reader, stop), Source::Facts, |RawEntry { primary_key, data, .. }| {
             // The entries of a row that can't be read are compared one by one.
             if load(rows, image, primary_key, data, Some(index)).is_ok() {
                 let data = hash(image.data(index, declared));
@@ -47,7 +50,7 @@ impl Sums {
                 }
             }
         })?;
-        each(reader, source, |RawEntry { key, primary_key, data }| {
+        each((reader, stop), source, |RawEntry { key, primary_key, data }| {
             sums.change(key, primary_key, hash(data), u64::wrapping_sub);
         })?;
         Ok(sums)
@@ -75,9 +78,14 @@ impl Sums {
 }
 
 /// Calls `look` with each fact, or each entry of an index, that is not in a damaged piece.
-fn each(reader: Reader<'_>, source: Source, mut look: impl FnMut(RawEntry<'_>)) -> Result<()> {
+fn each(
+    (reader, stop): (Reader<'_>, Stop<'_>),
+    source: Source,
+    mut look: impl FnMut(RawEntry<'_>),
+) -> Result<()> {
     let mut entries = reader.cursor(Query::new(source, KeyRange::ALL))?;
     loop {
+        check_stop(stop)?;
         match entries.advance().map_err(Error::from) {
             Ok(true) => look(entries.entry()),
             Ok(false) => return Ok(()),

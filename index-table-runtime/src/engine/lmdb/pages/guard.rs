@@ -106,7 +106,7 @@ impl Guard {
         let mut file = File::open(path)?;
         let metas = metas(&mut file)?;
         let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(None) };
-        let names = PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.names()?;
+        let names = PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| Ok(()))?.names()?;
         let (page_size, last) = (meta.page_size(), meta.last_page);
         Self::of(file, page_size, last, names.into_iter().collect()).map(Some)
     }

@@ -138,14 +138,14 @@ fn is_new(content: &[u8], size: usize) -> bool {
 
 /// Checks the state of the transaction `txn` to the extent of `depth`, and returns the first damage of each database. Returns `None` if the state is
 /// too old. The caller has a read transaction with this state, so that its pages are not reused. Calls `progress` with
-/// the number of checked pages and the number of all pages.
+/// the number of checked pages and the number of all pages. Its error ends the check.
 ///
 /// The second copies of lists are checked in all their pages. If they are damaged, nothing else is missing.
 pub(super) fn look_at_snapshot(
     path: &Path,
     txn: u64,
     depth: Depth,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64, u64) -> io::Result<()>,
 ) -> Result<Option<Vec<Damage>>, Fault> {
     let mut file = File::open(path)?;
     // Transactions write the two pages alternately.
@@ -163,7 +163,7 @@ pub(super) fn look_at_free_lists(path: &Path, txn: u64) -> Result<(), Fault> {
     let mut file = File::open(path)?;
     let metas = metas(&mut file)?;
     let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(()) };
-    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.free_lists()
+    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| Ok(()))?.free_lists()
 }
 
 /// Whether each page of a database is intact in the state of the transaction `txn`, so that entries can be replaced. False if the state
@@ -201,7 +201,7 @@ fn look_at_database(
     let metas = metas(&mut file)?;
     let meta = metas.iter().find(|meta| meta.txn == txn);
     let meta = meta.ok_or_else(|| Fault::from(format!("it has no state of transaction {txn}")))?;
-    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.run_in(database, read)
+    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| Ok(()))?.run_in(database, read)
 }
 
 /// Checks that the file has all pages of its last state. No process has the store open.
@@ -216,7 +216,7 @@ pub(super) fn look_at_length(path: &Path, meta: &Meta) -> Result<(), Fault> {
     if file.metadata()?.len() / meta.page_size() > meta.last_page {
         return Ok(());
     }
-    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.run().and_then(|damages| {
+    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| Ok(()))?.run().and_then(|damages| {
         match damages.into_iter().find(|damage| damage.database != LIST_COPIES) {
             Some(damage) => Err(damage.reason.into()),
             None => Ok(()),

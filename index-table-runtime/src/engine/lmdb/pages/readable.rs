@@ -71,7 +71,7 @@ impl Readable {
             metas.into_iter().find(|meta| Some(meta.txn) == txn).or(newest)
         };
         let Some(meta) = &own else { return Err("it has no state".to_owned().into()) };
-        let progress = &mut |_, _| ();
+        let progress = &mut |_, _| Ok(());
         let check = PageCheck::new(&mut file, meta, Depth::Roots, progress)?;
         let (has_free_lists, used) = match check.all_free_pages() {
             Ok(free) => (true, free),

@@ -39,7 +39,7 @@ pub(super) struct PageCheck<'f> {
     /// The named databases.
     found: Vec<(String, Database)>,
     /// Is called with the number of marked pages and the number of all pages.
-    progress: &'f mut dyn FnMut(u64, u64),
+    progress: &'f mut dyn FnMut(u64, u64) -> io::Result<()>,
     marked: u64,
 }
 
@@ -85,7 +85,7 @@ impl<'f> PageCheck<'f> {
         file: &'f mut File,
         meta: &'f Meta,
         depth: Depth,
-        progress: &'f mut dyn FnMut(u64, u64),
+        progress: &'f mut dyn FnMut(u64, u64) -> io::Result<()>,
     ) -> Result<Self> {
         let page_size = meta.page_size();
         let length = file.metadata()?.len();
@@ -441,7 +441,7 @@ impl<'f> PageCheck<'f> {
                 own.push(number);
             }
             if self.marked.is_multiple_of(INTERVAL) {
-                (self.progress)(self.marked, self.meta.last_page);
+                (self.progress)(self.marked, self.meta.last_page)?;
             }
             Ok(())
         } else {

@@ -18,6 +18,7 @@ use super::{
     images::Images,
     raw_finding::{Fix, RawFinding},
     resume_point::{ResumePoint, Stage},
+    stop::{Stop, check_stop},
     sums::Sums,
 };
 use crate::{
@@ -78,6 +79,7 @@ pub(super) struct TableCheck<'t> {
     pub(super) known: Known,
     /// Whether the walk may end early. Then, it does not read all rows before the entries of an index.
     in_parts: bool,
+    pub(super) stop: Stop<'t>,
     pub(super) rows: u64,
     pub(super) entries: u64,
     /// The pending changes of eventual indexes; loaded on the first use.
@@ -118,6 +120,7 @@ impl<'t> TableCheck<'t> {
             image: Image::to_read(),
             known: Known::default(),
             in_parts: false,
+            stop: None,
             rows: 0,
             entries: 0,
             queued: None,
@@ -155,9 +158,11 @@ impl<'t> TableCheck<'t> {
 
     /// Returns a walk with the same options that starts at `resume_point`.
     pub(super) fn start_at(self, resume_point: ResumePoint) -> Self {
-        let Self { include_queued, in_parts, shard, place, only_global, first_copy, .. } = self;
+        let Self { include_queued, in_parts, stop, shard, place, only_global, first_copy, .. } =
+            self;
         Self {
             in_parts,
+            stop,
             include_queued,
             shard,
             place,
@@ -186,6 +191,11 @@ impl<'t> TableCheck<'t> {
     /// Does not read all rows before the entries of an index, because the walk may end early.
     pub(super) fn in_parts(self) -> Self {
         Self { in_parts: true, ..self }
+    }
+
+    /// Makes each step fail when `stop` returns true.
+    pub(super) fn stop_when(self, stop: Stop<'t>) -> Self {
+        Self { stop, ..self }
     }
 
     /// Whether an index is skipped: it is incomplete, or another walk checks it.
@@ -256,6 +266,7 @@ impl<'t> TableCheck<'t> {
 
     /// Checks the next piece, entry or row. Returns `false` at the end.
     pub(super) fn step(&mut self) -> Result<bool> {
+        check_stop(self.stop)?;
         if self.is_finished {
             return Ok(false);
         }
@@ -352,7 +363,8 @@ impl<'t> TableCheck<'t> {
             }
             Stage::Entries(index) => {
                 if after.is_none() && !self.in_parts && !self.is_part_of_global(index) {
-                    let sums = Sums::of(self.vtable, self.reader, index, &mut self.image)?;
+                    let sums =
+                        Sums::of(self.vtable, self.reader, index, (&mut self.image, self.stop))?;
                     self.known.sums.insert(index, sums);
                 }
                 scan(Source::Index(index))

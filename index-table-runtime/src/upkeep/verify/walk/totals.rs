@@ -10,6 +10,7 @@ use crate::{
             finding::FindingKind,
             raw_finding::{Fix, RawFinding},
             resume_point::Stage,
+            stop::check_stop,
         },
     },
     write::queue::Queued,
@@ -36,7 +37,9 @@ impl TableCheck<'_> {
         let last = self.last.as_ref().or(self.after.as_ref()).map(|at| at.key.clone());
         let (rows, reader) = (self.vtable, self.reader);
         // The check of the rows has reported unreadable rows.
-        let is_own = |primary_key: &[u8]| !self.is_copy(primary_key);
+        // When it was asked to stop, the rest of the rows is passed over.
+        let is_own =
+            |primary_key: &[u8]| check_stop(self.stop).is_ok() && !self.is_copy(primary_key);
         let after = last.as_deref();
         let mut is_whole = true;
         let unreadable = &mut |error: DecodeError, _: &[u8]| {
@@ -44,6 +47,7 @@ impl TableCheck<'_> {
             Ok(())
         };
         let mut pass = Pass::of(rows, reader, aggregate, after, GROUPS, &is_own, unreadable)?;
+        check_stop(self.stop)?;
         if !is_whole {
             // The totals count rows that only another conversion reads.
             self.next_stage();
