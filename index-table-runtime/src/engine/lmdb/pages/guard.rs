@@ -116,7 +116,7 @@ impl Guard {
         let mut file = File::open(path)?;
         let [first, second] = metas(&mut file)?;
         let meta = if first.txn < second.txn { second } else { first };
-        let names = PageCheck::new(&mut file, &meta, Depth::Roots, &mut |_, _| ())?.names()?;
+        let names = PageCheck::new(&mut file, &meta, Depth::Roots, &mut |_, _| Ok(()))?.names()?;
         let (page_size, last) = (meta.page_size(), meta.last_page);
         Ok((Self::of(file, page_size, last, names.into_iter().collect())?, meta.txn))
     }
