@@ -25,7 +25,7 @@ use super::{
         marker::{self, Marker},
         snapshot::{Refused, Snapshot},
     },
-    names::FILE,
+    pages::read_at,
 };
 use crate::model::error::{Error, Result};
 
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const NAME: &str = "store-copy";
 
 /// The number of bytes that are copied at once.
-const PIECE: usize = 1 << 20;
+const PIECE: u64 = 1 << 20;
 
 /// Is called with the number of bytes of each piece of a copy. Its error ends the copy.
 pub(crate) type Copied<'c> = dyn FnMut(u64) -> io::Result<()> + 'c;
@@ -48,6 +48,7 @@ pub(crate) type Copied<'c> = dyn FnMut(u64) -> io::Result<()> + 'c;
 /// A pinned snapshot of a data file. It can be copied while others write, since LMDB does not reuse its pages.
 pub(crate) struct Pinned<'e> {
     engine: &'e Engine,
+    /// LMDB's own descriptor: the file may have been moved, and LMDB uses the position of the descriptor.
     data: File,
     snapshot: Snapshot,
 }
@@ -72,12 +73,18 @@ impl Pinned<'_> {
 
     fn copy_to(&self, mut file: &File, copied: &mut Copied<'_>) -> io::Result<()> {
         let [_, (page_size, _)] = self.snapshot.metas();
-        let start = 2 * page_size;
-        let mut data = &self.data;
-        data.seek(SeekFrom::Start(start))?;
-        file.seek(SeekFrom::Start(start))?;
-        copy_pieces(&mut data.take(self.length().saturating_sub(start)), file, copied)?;
         // Pages at the end that were never written are not in the data file.
+        let (mut at, end) = (2 * page_size, self.length().min(self.data.metadata()?.len()));
+        file.seek(SeekFrom::Start(at))?;
+        let mut piece = Vec::new();
+        while at < end {
+            let length = PIECE.min(end - at);
+            piece.resize(length as usize, 0);
+            read_at(&self.data, at, &mut piece)?;
+            file.write_all(&piece)?;
+            at += length;
+            copied(length)?;
+        }
         file.set_len(self.length())?;
         for (offset, meta) in self.snapshot.metas() {
             file.seek(SeekFrom::Start(offset))?;
@@ -93,7 +100,7 @@ fn copy_pieces(from: &mut dyn Read, mut to: &File, copied: &mut Copied<'_>) -> i
     let mut piece = Vec::new();
     loop {
         piece.clear();
-        let length = (&mut *from).take(PIECE as u64).read_to_end(&mut piece)?;
+        let length = (&mut *from).take(PIECE).read_to_end(&mut piece)?;
         if length == 0 {
             return Ok(());
         }
@@ -106,7 +113,6 @@ impl Engine {
     /// Pins the last snapshot. Waits at most a minute, while commits of other processes are synced.
     pub(crate) fn pin(&self) -> Result<Pinned<'_>> {
         let io = |source| Error::io(&self.path, source);
-        let data = File::open(self.path.join(FILE)).map_err(io)?;
         let begun = Instant::now();
         for attempt in 0.. {
             if attempt >= TRIES {
@@ -116,8 +122,9 @@ impl Engine {
                 break;
             }
             let pinned = self.begin(Kind::Reader, |env| {
+                let data = env.try_clone_inner_file()?;
                 match Snapshot::of_last(env, &data) {
-                    Ok(snapshot) => Ok(Some(Ok(snapshot))),
+                    Ok(snapshot) => Ok(Some(Ok((data, snapshot)))),
                     Err(Refused::Lmdb(error)) => Err(error),
                     Err(Refused::Io(source)) => Ok(Some(Err(source))),
                     // A commit has changed a meta page during the copy.
@@ -125,7 +132,8 @@ impl Engine {
                 }
             })?;
             if let (_pass, Some(pinned)) = pinned.into_parts() {
-                return Ok(Pinned { engine: self, data, snapshot: pinned.map_err(io)? });
+                let (data, snapshot) = pinned.map_err(io)?;
+                return Ok(Pinned { engine: self, data, snapshot });
             }
         }
         Err(Error::internal("no snapshot could be pinned, because the meta pages kept changing"))

@@ -12,6 +12,7 @@ use super::{
     block::{Block, HEAD},
     tail::{Source, file_of},
 };
+pub(super) use crate::engine::lmdb::pages::read_at;
 use crate::engine::{
     files::{FileId, number_of},
     lmdb::names::FILE,
@@ -298,19 +299,9 @@ pub(super) fn write_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()>
     std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
 }
 
-#[cfg(unix)]
-pub(super) fn read_at(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, into, offset)
-}
-
 /// Fails on systems without positioned writes, where journals are not opened.
 #[cfg(not(unix))]
 pub(super) fn write_at(_: &File, _: u64, _: &[u8]) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-#[cfg(not(unix))]
-pub(super) fn read_at(_: &File, _: u64, _: &mut [u8]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

@@ -300,13 +300,21 @@ pub(super) fn lost_by_disk(error: &io::Error) -> Option<&'static str> {
 }
 
 #[cfg(unix)]
-pub(super) fn read_at(file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
+pub(in crate::engine::lmdb) fn read_at(
+    file: &File,
+    offset: u64,
+    into: &mut [u8],
+) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, into, offset)
 }
 
-/// Moves the position of the file, which belongs to a transaction of one thread.
+/// Moves the position of the file, which no other thread uses.
 #[cfg(not(unix))]
-pub(super) fn read_at(mut file: &File, offset: u64, into: &mut [u8]) -> io::Result<()> {
+pub(in crate::engine::lmdb) fn read_at(
+    mut file: &File,
+    offset: u64,
+    into: &mut [u8],
+) -> io::Result<()> {
     use std::io::{Read as _, Seek as _};
 
     file.seek(io::SeekFrom::Start(offset))?;

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-pub(super) use guard::{Ahead, BadPage, Guard};
+pub(super) use guard::{Ahead, BadPage, Guard, read_at};
 pub(crate) use guard::{checked, is_checked, is_repairing, repairing};
 use layout::META;
 pub(super) use layout::{Meta, without_tree};
