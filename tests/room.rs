@@ -285,7 +285,7 @@ fn a_thread_with_a_transaction_begins_another_while_growth_waits() -> TestResult
         let growing = scope.spawn(|| {
             store.transaction(|txn| (0..1000).try_for_each(|id| blobs.insert(txn, &blob(id))))
         });
-        for _ in 0..8 {
+        for _ in 0..4 {
             thread::sleep(Duration::from_millis(40));
             assert_eq!(blobs.all(&store.read()?).count()?, 0);
         }
